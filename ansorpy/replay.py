@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.errors import AnsorError, LoweringError, RecordError, StepError, shown
+from ansorpy.errors import AnsorError, LoweringError, RecordError, SpecError, StepError, shown
 from ansorpy.frontends.json.strict import parse_json
+from ansorpy.frontends.json.write import loads
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
 from ansorpy.plan.lower import lower
@@ -18,6 +19,7 @@ from ansorpy.state.state import Attached, Inlined, Location, Root
 from ansorpy.state.text import replay as replay_steps
 from ansorpy.state.text import steps_to_json
 from ansorpy.target import Target
+from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
 
 # Exceptions that the plan of a hostile record may raise during rewriting and lowering.
@@ -74,6 +76,30 @@ def replay(dag: Dag, target: Target, record: Record) -> Program:
     except UNFIT as error:
         row = shown(record.row)
         raise RecordError(f"row {row} does not fit {dag.name!r}: {shown(error)}") from error
+
+
+def carried_dag(record: Record) -> Dag:
+    """Return the Dag that a record carries.
+
+    Raises:
+        RecordError: the record carries none, as those of earlier versions, or the Dag is invalid or
+            that of another workload.
+    """
+    if not record.dag:
+        raise RecordError(
+            f"cannot replay record {record.id[:12]} alone because it carries no Dag; expected a"
+            " record of this version, of a Dag without large constants"
+        )
+    try:
+        dag = loads(record.dag)
+    except SpecError as error:
+        raise RecordError(f"the Dag of record {record.id[:12]} is invalid: {error}") from error
+    if workload_key(dag) != record.workload:
+        raise RecordError(
+            f"cannot replay record {record.id[:12]} because its Dag has workload"
+            f" {workload_key(dag)[:12]}; expected {shown(record.workload, 12)}"
+        )
+    return dag
 
 
 def check_row(plan: Plan, row: tuple[int, ...]) -> None:

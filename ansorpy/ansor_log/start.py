@@ -20,7 +20,7 @@ from ansorpy.plan.flatten import flattened
 from ansorpy.plan.lower import lower
 from ansorpy.plan.plan import Plan, Size, StageChoice
 from ansorpy.population import fit, legal
-from ansorpy.records import Record, task_key
+from ansorpy.records import Carried, Record, carried, task_key
 from ansorpy.replay import check_row, plan_text
 from ansorpy.state.state import Inlined, Location, Root, Stage, State
 from ansorpy.target import Target
@@ -57,6 +57,11 @@ class Starter:
     def flat(self) -> tuple[State, ...]:
         """The sketches as plans have them."""
         return tuple(map(flattened, self.sketches))
+
+    @cached_property
+    def carried(self) -> Carried:
+        """The Dag and its structure, as records carry them."""
+        return carried(self.dag)
 
     def start(self, replayed: Replayed) -> Start:
         """Return the program of a replayed line.
@@ -102,6 +107,7 @@ class Starter:
             outcome=Measured(line.times_s),
             versions=(("ansor", line.version),),
             created_s=line.created_s,
+            **self.carried,
         )
 
     def _plan(self, replayed: Replayed, sketch: State) -> Plan:

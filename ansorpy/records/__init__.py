@@ -7,14 +7,16 @@ from ansorpy.records.record import (
     FORMAT,
     IMPORTED,
     MEASURED,
+    Carried,
     Origin,
     Race,
     Record,
+    carried,
     encode,
     target_digest,
     task_key,
 )
-from ansorpy.records.store import MemoryStore, RecordStore, best_of
+from ansorpy.records.store import MemoryStore, RecordStore, best_of, best_of_each
 
 __all__ = [
     "ESTIMATED",
@@ -22,6 +24,7 @@ __all__ = [
     "IMPORTED",
     "MAX_LINE_BYTES",
     "MEASURED",
+    "Carried",
     "JsonlStore",
     "MemoryStore",
     "Origin",
@@ -29,6 +32,8 @@ __all__ = [
     "Record",
     "RecordStore",
     "best_of",
+    "best_of_each",
+    "carried",
     "decode",
     "default_store",
     "default_store_path",

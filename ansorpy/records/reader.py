@@ -13,7 +13,7 @@ from ansorpy.frontends.json.strict import parse_json
 from ansorpy.measure.outcome import Estimated, FailureKind, Measured, Outcome
 from ansorpy.measure.outcome import Failed as Failure
 from ansorpy.records import fields
-from ansorpy.records.record import FORMAT, Race, Record
+from ansorpy.records.record import FORMAT, MAX_DAG, Race, Record
 
 MAX_LINE_BYTES: Final = 2**20  # about 100 times the size of a trial of a large Dag
 MAX_TEXT: Final = 2**16  # characters of a message
@@ -47,7 +47,8 @@ def decode(line: str) -> Record:
         raise RecordError("not a record: expected an object")
     if found.get("format") != FORMAT:
         raise RecordError(f"format {quoted(found.get('format'))}, this version reads {FORMAT}")
-    return Record(**_fields({name: found[name] for name in RECORD if name in found}, RECORD))
+    known = {name: found[name] for name in RECORD if name in found}
+    return Record(**_fields(known, RECORD, WITHOUT_DAG))
 
 
 def import_jsonl(lines: Iterable[str], place: str = "input") -> Iterator[Record]:
@@ -205,4 +206,7 @@ RECORD: Final[Table] = {
     "versions": _versions,
     "created_s": fields.number(0.0, MAX_CREATED_S),
     "race": _race,
+    "dag": fields.text(MAX_DAG),
+    "structure": fields.name,
 }
+WITHOUT_DAG: Final = frozenset({"dag", "structure"})  # fields that earlier versions lack

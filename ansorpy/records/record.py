@@ -1,19 +1,23 @@
 """The record of a trial, as a value and as a line of JSON.
 
-A record holds the facts to replay a trial (workload, rule set, plan identity, row) and to trust it
+A record holds the facts to replay a trial (Dag, rule set, plan identity, row) and to trust it
 (target features, versions, every sample, the error text).
 """
 
 import json
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from ansorpy.errors import RecordError
+from ansorpy.frontends.json.write import dumps
 from ansorpy.measure.outcome import Estimated, Failed, Measured, Outcome
 from ansorpy.target import Target
+from ansorpy.te.analysis import structure_key
+from ansorpy.te.dag import ConstantTensor, Dag
 
 FORMAT: Final = 1  # version of the format of a JSONL line
+MAX_DAG: Final = 2**17  # characters of the JSON of a Dag, of which constants may be megabytes
 
 # `measured`: a tuner of this store wrote the record. `imported`: any other origin (ADR-0087).
 Origin = Literal["measured", "imported"]
@@ -112,6 +116,10 @@ class Record:
     versions: tuple[tuple[str, str], ...] = ()
     created_s: float = 0.0  # seconds since the epoch
     race: Race | None = None  # only on the record that ends a tuning
+    # The JSON of the Dag, so that the record alone replays; "" in records of earlier versions, and
+    # of a Dag whose JSON exceeds MAX_DAG.
+    dag: str = ""
+    structure: str = ""  # `te.analysis.structure_key` of the Dag; "" without one
     # Set by the store that returns the record; not a part of its JSON, and so not of its id.
     origin: Origin = field(default=IMPORTED, compare=False)
 
@@ -155,7 +163,26 @@ def encode(record: Record) -> str:
         "created_s": record.created_s,
         "race": None if record.race is None else _race_to_json(record.race),
     }
+    # Records of earlier versions have neither, and keep their ids.
+    if record.dag:
+        obj["dag"] = record.dag
+    if record.structure:
+        obj["structure"] = record.structure
     return json.dumps(obj, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+class Carried(TypedDict):
+    """The fields of a record that describe its Dag."""
+
+    dag: str
+    structure: str
+
+
+def carried(dag: Dag) -> Carried:
+    """Return the Dag and its structure, as the records of a task carry them."""
+    data = sum(len(node.data) for node in dag.nodes if isinstance(node, ConstantTensor))
+    text = dumps(dag) if data <= MAX_DAG else ""
+    return {"dag": text if len(text) <= MAX_DAG else "", "structure": structure_key(dag)}
 
 
 def _fields(value: Measured | Estimated | Failed | Race) -> dict[str, Any]:

@@ -51,6 +51,18 @@ def best_of(records: Iterable[Record]) -> Record | None:
     return min(timed, key=lambda record: record.best_s or 0.0, default=None)
 
 
+def best_of_each(records: Iterable[Record]) -> tuple[Record, ...]:
+    """Return the fastest complete trial of every key, in the order in which keys come first.
+
+    Of a key without one, as that of a task that was answered from a race only, none is returned.
+    """
+    best: dict[str, Record | None] = {}
+    for record in records:
+        before = best.get(record.key)
+        best[record.key] = best_of([record] if before is None else [before, record]) or before
+    return tuple(record for record in best.values() if record is not None)
+
+
 class MemoryStore:
     """A store of this process only: for tests, and for searches without earlier records."""
 

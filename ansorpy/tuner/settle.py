@@ -123,4 +123,5 @@ def record_of(task: Task, entry: Entrant, race: Race, digest: str, now_s: float)
         versions=versions(),
         created_s=now_s,
         race=race,
+        **task.carried,
     )

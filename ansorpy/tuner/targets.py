@@ -1,11 +1,25 @@
 """The target that a request names: this machine, a GPU by its architecture, or the present one."""
 
+import re
+from typing import Final
+
 from ansorpy.codegen.simt.device.present import present_gpu
-from ansorpy.errors import SpecError
+from ansorpy.errors import RecordError, SpecError, shown
+from ansorpy.gpus import PRESETS
 from ansorpy.measure.backend import DEVICE
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
-from ansorpy.target import GPU_NAMES, Target, cuda_target, listed, parse_target, unknown_target
+from ansorpy.target import (
+    GPU_NAMES,
+    Target,
+    cuda_target,
+    gpu_target,
+    listed,
+    parse_target,
+    unknown_target,
+)
+
+THREADS: Final = re.compile(r"[1-9][0-9]{0,3}", re.ASCII)  # the last part of a key
 
 
 def named_target(name: str, cores: int) -> Target:
@@ -45,6 +59,26 @@ def named_gpu(arch: str) -> Target:
             f"cannot use target cuda because no GPU is present; expected {listed(GPU_NAMES)}"
         )
     return found
+
+
+def target_of(key: str) -> tuple[Target, bool]:
+    """Return the target whose records have a key, and whether it is known.
+
+    The target is that of this machine, or the preset of a GPU; of another machine, that of this
+    one with as many threads.
+
+    Raises:
+        RecordError: the key is not that of a task.
+    """
+    parts = key.split("/")
+    if len(parts) < 3 or not THREADS.fullmatch(parts[2]):
+        raise RecordError(f"cannot know the target of key {shown(key)!r}; expected that of a task")
+    here = local_target(int(parts[2]))
+    gpus = [gpu_target(arch, gpu) for arch, gpu in PRESETS.items()]
+    for target in (here, *gpus):
+        if parts[1] == target_digest(target):
+            return target, True
+    return here, False
 
 
 def device_of(target: Target) -> str:

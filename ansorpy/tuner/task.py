@@ -20,7 +20,7 @@ from ansorpy.measure.unbound import Unbound, unbound
 from ansorpy.plan.choices import ALL_PLANS, all_plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
-from ansorpy.records import Record, task_key
+from ansorpy.records import Carried, Record, carried, task_key
 from ansorpy.replay import plan_from_text, plan_text
 from ansorpy.search import Candidate
 from ansorpy.sketch import derive
@@ -99,6 +99,7 @@ class Task:
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
     cold_bytes: int = 0  # size of all copies of the weights that timed calls go round; 0: hot
     estimated: bool = False  # trials are estimates of an analytic model (ADR-0143)
+    wire: Carried | None = None  # see `carried`; made for the first record
     space: Space | None = None  # the user's own candidates, in place of those of the rules
     # Outcomes that take the place of trials, by (plan as text, row); ADR-0152.
     recorded: Mapping[tuple[str, tuple[int, ...]], Outcome] = field(default_factory=dict)
@@ -278,6 +279,13 @@ class Task:
         """Store the time of the best candidate in a race."""
         self.raced = min(self.times_s.values(), default=inf), best_s
 
+    @property
+    def carried(self) -> Carried:
+        """The Dag and its structure, as the records of the task carry them."""
+        if self.wire is None:
+            self.wire = carried(self.dag)
+        return self.wire
+
     def _take(self, candidate: Candidate, outcome: Outcome) -> None:
         self.costs_s[candidate] = cost_of(outcome)
         self.times_s[candidate] = outcome.best_s if isinstance(outcome, Measured) else inf
@@ -309,6 +317,7 @@ class Task:
     ) -> tuple[Record, ...]:
         """Return the records of a round."""
         now_s, made_with = clock(), versions(self.estimated)
+        shared = self.carried
         return tuple(
             Record(
                 key=self.key,
@@ -319,6 +328,7 @@ class Task:
                 outcome=outcome,
                 versions=made_with,
                 created_s=now_s,
+                **shared,
             )
             for candidate, outcome in zip(chosen, outcomes, strict=True)
         )

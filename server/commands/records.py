@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, TextIO
@@ -21,6 +21,7 @@ from ansorpy.server.commands.remote import service
 
 if TYPE_CHECKING:
     from ansorpy.records import Record
+    from ansorpy.server.db.records import SqlStore
     from ansorpy.te.dag import Dag
 
 app = typer.Typer(help="Export and import records.", no_args_is_help=True)
@@ -55,16 +56,74 @@ def take_in(
     file: Annotated[str, typer.Argument(help="A JSONL file, or - for standard input.")],
 ) -> None:
     """Import records, each once; later tunings of their tasks measure their programs first."""
-    from ansorpy.errors import RecordError, SpecError
     from ansorpy.records import import_jsonl, lines_of
 
-    with wrong_input():
-        try:
-            with _read(file) as lines:
-                new = _kept(import_jsonl(lines_of(lines), file))
-        except RecordError as error:
-            raise SpecError(str(error)) from error
+    with wrong_input(), refused_records(), _read(file) as lines:
+        new = _kept(import_jsonl(lines_of(lines), file))
     typer.echo(f"{new} new records", err=True)
+
+
+@app.command()
+def distil(
+    out: Annotated[str, typer.Option(help="A file, or - for standard output.")] = "-",
+    file: Annotated[
+        str | None, typer.Option("--from", help="A JSONL file instead of the database, or -.")
+    ] = None,
+) -> None:
+    """Write the fastest record of each task and machine: a small file for other machines."""
+    from ansorpy.records import best_of_each, encode, lines_of
+    from ansorpy.records import import_jsonl as read
+
+    count = 0
+    with wrong_input(), ExitStack() as stack:
+        if file is None:
+            found = stack.enter_context(_store()).export()
+        else:
+            found = read(lines_of(stack.enter_context(_read(file))), file)
+        with refused_records():
+            best = best_of_each(found)
+        with _written(out) as target:
+            for record in best:
+                target.write(f"{encode(record)}\n")
+                count += 1
+    typer.echo(f"{count} records", err=True)
+
+
+@app.command()
+def replay(
+    file: Annotated[str, typer.Argument(help="A JSONL file, or - for standard input.")],
+    dag: Annotated[
+        bool, typer.Option("--dag", help="Print the Dags as JSON, a line each, for tune.")
+    ] = False,
+) -> None:
+    """Print the loop nest of each record of FILE, from the record alone."""
+    from ansorpy.loopir.printer import text
+    from ansorpy.records import import_jsonl, lines_of
+    from ansorpy.replay import carried_dag, replay
+    from ansorpy.tuner.targets import target_of
+
+    with wrong_input(), refused_records(), _read(file) as lines:
+        for number, record in enumerate(import_jsonl(lines_of(lines), file), start=1):
+            computed = carried_dag(record)
+            if dag:
+                typer.echo(record.dag)
+                continue
+            target, here = target_of(record.key)
+            program = replay(computed, target, record)
+            place = "" if here else ", for this machine: it was measured on another one"
+            typer.echo(f"# record {number}, {record.id[:12]}, {computed.name}{place}")
+            typer.echo(text(program))
+
+
+@contextmanager
+def refused_records() -> Iterator[None]:
+    """Turn the error of a record into that of an input."""
+    from ansorpy.errors import RecordError, SpecError
+
+    try:
+        yield
+    except RecordError as error:
+        raise SpecError(str(error)) from error
 
 
 @app.command("import-ansor")
@@ -133,18 +192,13 @@ def _one_dag(file: str, bind: list[str] | None) -> "Dag":
 def _kept(records: "Iterable[Record]") -> int:
     """Keep imported records in the database, batch by batch; return the number of new ones."""
     from ansorpy.records import IMPORTED
-    from ansorpy.server.db.records import SqlStore
-    from ansorpy.server.db.upgrade import local_tenant
 
-    engine = database(read_settings())
-    store = SqlStore(engine, local_tenant(engine))
-    before = store.count()
-    rest = iter(records)
-    while batch := list(islice(rest, BATCH)):
-        store.append(batch, IMPORTED)
-    new = store.count() - before
-    engine.dispose()
-    return new
+    with _store() as store:
+        before = store.count()
+        rest = iter(records)
+        while batch := list(islice(rest, BATCH)):
+            store.append(batch, IMPORTED)
+        return store.count() - before
 
 
 @contextmanager
@@ -170,12 +224,22 @@ def _read(file: str) -> Iterator[TextIO]:
 
 def _local() -> Iterator[str]:
     from ansorpy.records import encode
+
+    with _store() as store:
+        yield from map(encode, store.export())
+
+
+@contextmanager
+def _store() -> "Iterator[SqlStore]":
+    """Open the records of the database."""
     from ansorpy.server.db.records import SqlStore
     from ansorpy.server.db.upgrade import local_tenant
 
     engine = database(read_settings())
-    yield from map(encode, SqlStore(engine, local_tenant(engine)).export())
-    engine.dispose()
+    try:
+        yield SqlStore(engine, local_tenant(engine))
+    finally:
+        engine.dispose()
 
 
 def _remote(job: str | None) -> Iterator[str]:
