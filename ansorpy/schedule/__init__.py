@@ -2,5 +2,13 @@
 
 from ansorpy.schedule.builder import StagedSchedule, create_schedule
 from ansorpy.schedule.schedule import Schedule, read_schedule
+from ansorpy.schedule.template import Config, read_template
 
-__all__ = ["Schedule", "StagedSchedule", "create_schedule", "read_schedule"]
+__all__ = [
+    "Config",
+    "Schedule",
+    "StagedSchedule",
+    "create_schedule",
+    "read_schedule",
+    "read_template",
+]

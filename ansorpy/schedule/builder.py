@@ -8,14 +8,14 @@
 >>> s["C"].vectorize(x)
 >>> ansorpy.tune(dag, mode="manual", schedule=s)
 
-A loop is its name, a text.
+A loop is its name, a text; the name of a loop that is not divided has its `extent`.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansorpy.errors import SpecError
-from ansorpy.schedule.lowered import applied
+from ansorpy.schedule.lowered import advanced
 from ansorpy.schedule.schedule import Schedule, checked
 from ansorpy.state.axis import AxisKind
 from ansorpy.state.state import Stage, State, Step
@@ -34,6 +34,18 @@ from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
 
 ANY: frozenset[str] = frozenset(("winograd2", "winograd4"))  # the tuning checks `allow`
+
+
+class LoopName(str):
+    """The name of a loop that is not divided, with its extent."""
+
+    extent: int
+
+    def __new__(cls, name: str, extent: int) -> "LoopName":
+        """Return the name."""
+        made = super().__new__(cls, name)
+        made.extent = extent
+        return made
 
 
 @dataclass(slots=True)
@@ -64,8 +76,8 @@ class StagedSchedule:
 
     def do(self, step: Step) -> None:
         """Apply a step; SpecError names the step and the reason if it does not fit."""
-        grown = checked(Schedule((*self.steps, step)))
-        self._state = applied(grown, self.dag, ANY)
+        checked(Schedule((*self.steps, step)))
+        self._state = advanced(self.state, len(self.steps) + 1, step, ANY)
         self.steps.append(step)
 
     def set_size(self, name: str, value: int) -> None:
@@ -96,13 +108,13 @@ class StageSchedule:
     name: str
 
     @property
-    def axis(self) -> tuple[str, ...]:
-        """The spatial loops, outermost first."""
+    def axis(self) -> tuple[LoopName, ...]:
+        """The spatial loops that are not divided, outermost first."""
         return self._loops(AxisKind.SPATIAL)
 
     @property
-    def reduce_axis(self) -> tuple[str, ...]:
-        """The reduce loops, outermost first."""
+    def reduce_axis(self) -> tuple[LoopName, ...]:
+        """The reduce loops that are not divided, outermost first."""
         return self._loops(AxisKind.REDUCE)
 
     @property
@@ -110,45 +122,36 @@ class StageSchedule:
         """All loops, outermost first."""
         return tuple(loop.name for loop in self._stage.loops)
 
-    def extent(self, loop: str) -> int:
-        """Return the extent of a loop that is not divided; SpecError for any other."""
-        for one in self._stage.loops:
-            if one.name == loop and one.extent is not None:
-                return one.extent
-        raise SpecError(
-            f"cannot read the extent of {loop} because it is no whole loop of {self.name};"
-            f" expected {', '.join(self.loops)}"
-        )
-
     def split(self, loop: str, *inner: int) -> tuple[str, ...]:
         """Divide a loop by inner lengths, outer part first; return the parts."""
-        self.owner.do(Split(self.name, loop, len(inner) + 1, inner))
+        self.owner.do(Split(self.name, str(loop), len(inner) + 1, inner))
         return tuple(f"{loop}.{q}" for q in range(len(inner) + 1))
 
     def reorder(self, *loops: str) -> None:
         """Put loops into this order, within the places that they take now."""
         given = iter(loops)
-        order = tuple(next(given) if one in loops else one for one in self.loops)
+        order = tuple(str(next(given)) if one in loops else one for one in self.loops)
         known = sorted(loops) == sorted(one for one in self.loops if one in loops)
-        self.owner.do(Reorder(self.name, order if known else loops))
+        self.owner.do(Reorder(self.name, order if known else tuple(map(str, loops))))
 
-    def fuse(self, *loops: str) -> str:
+    def fuse(self, *loops: str) -> LoopName:
         """Fuse adjacent whole loops, outer first; return the fused loop."""
-        step = Fuse(self.name, loops)
+        step = Fuse(self.name, tuple(map(str, loops)))
         self.owner.do(step)
-        return step.fused
+        (made,) = (one for one in (*self.axis, *self.reduce_axis) if one == step.fused)
+        return made
 
     def parallel(self, loop: str) -> None:
         """Run the iterations of a loop on all threads; loops outside must be parallel, too."""
-        self.owner.do(Annotate(self.name, loop, "parallel"))
+        self.owner.do(Annotate(self.name, str(loop), "parallel"))
 
     def vectorize(self, loop: str) -> None:
         """Run a loop in vectors; its length must be a multiple of the lanes of a vector."""
-        self.owner.do(Annotate(self.name, loop, "vectorize"))
+        self.owner.do(Annotate(self.name, str(loop), "vectorize"))
 
     def unroll(self, loop: str) -> None:
         """Write out the iterations of a loop."""
-        self.owner.do(Annotate(self.name, loop, "unroll"))
+        self.owner.do(Annotate(self.name, str(loop), "unroll"))
 
     def unroll_budget(self, iterations: int) -> None:
         """Let the reduction write out at most so many iterations: 0, 16, 64 or 512."""
@@ -157,7 +160,7 @@ class StageSchedule:
     def compute_at(self, host: Tensor | str, loop: str) -> None:
         """Compute the stage inside a loop of one of its readers."""
         name = host.name if isinstance(host, Tensor) else host
-        self.owner.do(ComputeAt(self.name, name, loop))
+        self.owner.do(ComputeAt(self.name, name, str(loop)))
 
     def compute_inline(self) -> None:
         """Compute the stage within each reader."""
@@ -177,7 +180,7 @@ class StageSchedule:
 
     def rfactor(self, loop: str) -> str:
         """Keep a part of the reduction as an axis of partial results; return their stage."""
-        step = Rfactor(self.name, loop)
+        step = Rfactor(self.name, str(loop))
         self.owner.do(step)
         return step.partial
 
@@ -190,5 +193,9 @@ class StageSchedule:
     def _stage(self) -> Stage:
         return self.owner.state.stage(self.name)
 
-    def _loops(self, kind: AxisKind) -> tuple[str, ...]:
-        return tuple(loop.name for loop in self._stage.loops if loop.kind is kind)
+    def _loops(self, kind: AxisKind) -> tuple[LoopName, ...]:
+        return tuple(
+            LoopName(loop.name, loop.extent)
+            for loop in self._stage.loops
+            if loop.kind is kind and loop.extent is not None
+        )

@@ -7,7 +7,7 @@ are those of a record, whose sizes are open already.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Compute, Dag
 
 OF_GPU: Final = ("block", "vthread", "thread")
+PlanKey: TypeAlias = tuple[tuple[Step, ...], Choices]
 SCRATCH: Final = 4096  # limits above are bytes of scratch memory, those below are registers
 
 
@@ -74,19 +75,41 @@ def applied(schedule: Schedule, dag: Dag, allow: frozenset[str]) -> State:
     """
     state = State.naive(dag)
     for number, step in enumerate(schedule.steps, start=1):
-        try:
-            _check(state, step, allow)
-            state = state.do(step if schedule.choices else _opened(step))
-        except StepError as error:
-            raise _refused(number, step, str(error), state) from error
-        except UNFIT as error:
-            why = f"{type(error).__name__} {shown(error)}"
-            raise _refused(number, step, why, state) from error
+        state = advanced(state, number, step, allow, kept=bool(schedule.choices))
     return state
 
 
-def placed(schedule: Schedule, state: State, target: Target) -> Scheduled:
-    """Return the plan and the row of a state that `applied` made of a schedule."""
+def advanced(
+    state: State, number: int, step: Step, allow: frozenset[str], kept: bool = False
+) -> State:
+    """Return the state after one more step.
+
+    Args:
+        number: of the step, from 1.
+        kept: inner lengths stay as they are, as in a record.
+
+    Raises:
+        SpecError: the step does not fit.
+    """
+    try:
+        _check(state, step, allow)
+        return state.do(step if kept else _opened(step))
+    except StepError as error:
+        raise _refused(number, step, str(error), state) from error
+    except UNFIT as error:
+        why = f"{type(error).__name__} {shown(error)}"
+        raise _refused(number, step, why, state) from error
+
+
+def placed(
+    schedule: Schedule, state: State, target: Target, known: dict[PlanKey, Plan] | None = None
+) -> Scheduled:
+    """Return the plan and the row of a state that `applied` made of a schedule.
+
+    Args:
+        known: plans by steps and choices; a plan that it lacks is added.
+    """
+    known = {} if known is None else known
     if target.kind != "cpu":
         raise SpecError(
             f"cannot lower a schedule for {target.names[-1]} because schedules of users are"
@@ -94,7 +117,9 @@ def placed(schedule: Schedule, state: State, target: Target) -> Scheduled:
         )
     choices = _choices(schedule, state)
     try:
-        plan = lower(state, choices, target)
+        key = (state.steps, choices)
+        plan = known[key] if key in known else lower(state, choices, target)
+        known[key] = plan
     except UNFIT as error:
         why = str(error) if isinstance(error, LoweringError) else f"{type(error).__name__} {error}"
         raise SpecError(

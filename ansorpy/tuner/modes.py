@@ -1,7 +1,7 @@
-"""Modes of a tuning: an automatic search, or a schedule that the user wrote."""
+"""Modes of a tuning: an automatic search, a template with knobs, or a schedule of the user."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Protocol
 
 from ansorpy.errors import SpecError
 from ansorpy.tuner.option import DocumentOption, Option, OptionLimits
@@ -13,12 +13,18 @@ def _schedule(given: Any) -> DocumentOption:
     return read_schedule(given)
 
 
+def _template(given: Any) -> DocumentOption:
+    from ansorpy.schedule.template import read_template  # lowering is slow to load
+
+    return read_template(given)
+
+
 Mode = Annotated[
     str,
     Option(
-        "auto: search the space that the rules derive; manual: compile, verify and time `schedule`"
-        " as it is.",
-        OptionLimits(words=("auto", "manual")),
+        "auto: search the space that the rules derive; template: search the knobs of `template`;"
+        " manual: compile, verify and time `schedule` as it is.",
+        OptionLimits(words=("auto", "template", "manual")),
     ),
 ]
 ScheduleOption = Annotated[
@@ -28,6 +34,23 @@ ScheduleOption = Annotated[
         read=_schedule,
     ),
 ]
+TemplateOption = Annotated[
+    DocumentOption | Mapping[str, Any] | str | Callable[..., object] | None,
+    Option(
+        "Schedule of one task with knobs for mode template, as text or JSON; in Python also a"
+        " function (docs/schedules.md).",
+        read=_template,
+    ),
+]
+Tuner = Annotated[
+    str,
+    Option(
+        "Choice of the knobs in mode template. model: evolution by the cost model; genetic:"
+        " children of the fastest; grid: in order; random.",
+        OptionLimits(words=("model", "genetic", "grid", "random")),
+    ),
+]
+DOCUMENTS: Final = {"manual": "schedule", "template": "template"}  # by mode
 
 
 class ModeOptions(Protocol):
@@ -35,12 +58,17 @@ class ModeOptions(Protocol):
 
     @property
     def mode(self) -> str:
-        """`auto` or `manual`."""
+        """`auto`, `template` or `manual`."""
         ...
 
     @property
-    def schedule(self) -> DocumentOption | Mapping[str, Any] | str | None:
-        """The schedule of mode manual."""
+    def tuner(self) -> str:
+        """The choice of knobs in mode template."""
+        ...
+
+    @property
+    def trials(self) -> int:
+        """The candidates to measure."""
         ...
 
 
@@ -50,13 +78,27 @@ def check_mode(options: ModeOptions) -> None:
     Raises:
         SpecError: names the option.
     """
-    if options.mode == "manual" and options.schedule is None:
+    for mode, name in DOCUMENTS.items():
+        given = getattr(options, name) is not None
+        if options.mode == mode and not given:
+            raise SpecError(
+                f"cannot tune with mode {mode} because there is no {name}; expected steps and"
+                f" sizes in {name}"
+            )
+        if options.mode != mode and given:
+            raise SpecError(
+                f"cannot tune with a {name} in mode {options.mode}; expected mode {mode}"
+            )
+    if options.mode == "template" and options.trials < 1:
         raise SpecError(
-            "cannot tune with mode manual because there is no schedule; expected steps and sizes"
-            " in schedule"
+            "cannot tune with mode template and 0 trials because a tuner chooses by times;"
+            " expected at least 1"
         )
-    if options.mode != "manual" and options.schedule is not None:
-        raise SpecError(f"cannot tune with a schedule in mode {options.mode}; expected mode manual")
+    if options.mode != "template" and options.tuner != "model":
+        raise SpecError(
+            f"cannot tune with tuner {options.tuner} in mode {options.mode} because only templates"
+            " have knobs; expected mode template"
+        )
 
 
 def check_mode_target(options: ModeOptions, target: str) -> None:
@@ -75,7 +117,8 @@ def check_one_task(options: ModeOptions, count: int) -> None:
         SpecError: there are several.
     """
     if options.mode != "auto" and count != 1:
+        name = DOCUMENTS[options.mode]
         raise SpecError(
-            f"cannot tune {count} tasks with mode {options.mode} because its schedule is of one"
-            " task; expected the name of one in tasks"
+            f"cannot tune {count} tasks with mode {options.mode} because its {name} is of one task;"
+            " expected the name of one in tasks"
         )

@@ -19,7 +19,7 @@ from ansorpy.tuner.allocation import (
     TaskTargets,
     check_allocation,
 )
-from ansorpy.tuner.modes import Mode, ScheduleOption, check_mode
+from ansorpy.tuner.modes import Mode, ScheduleOption, TemplateOption, Tuner, check_mode
 from ansorpy.tuner.networks import WEIGHT_PATTERN, networks_of
 from ansorpy.tuner.option import Definition, Option, OptionLimits, definitions
 
@@ -110,6 +110,8 @@ class TuneOptions:
     tasks: ChosenTasks = ()
     mode: Mode = "auto"
     schedule: ScheduleOption = None
+    template: TemplateOption = None
+    tuner: Tuner = "model"
     cores: Annotated[
         int, Option("Threads of the kernel.", OptionLimits(least=1, most=MAX_CORES))
     ] = 1

@@ -1,4 +1,4 @@
-"""The candidates of a user in place of those that rules derive: one schedule."""
+"""The candidates of a user in place of those that rules derive: one schedule, or a template."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -9,13 +9,17 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.cost.model import ForTask
+from ansorpy.errors import SpecError
 from ansorpy.loopir.printer import text
 from ansorpy.replay import plan_text
+from ansorpy.schedule.knobs import Knob
 from ansorpy.schedule.lowered import Scheduled, applied, scheduled
 from ansorpy.schedule.schedule import read_schedule
+from ansorpy.schedule.template import Template, read_template
 from ansorpy.search import Candidate
 from ansorpy.state.steps import reformulations
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.knob_space import KnobSpace
 from ansorpy.tuner.modes import check_one_task
 from ansorpy.tuner.options import TuneOptions
 from ansorpy.tuner.request import Request
@@ -59,21 +63,48 @@ def space_of(request: Request) -> Space | None:
     """
     if request.mode == "auto":
         return None
-    schedule = read_schedule(request.schedule)
     (dag,) = request.dags
-    made = scheduled(schedule, dag, request.target, frozenset(request.allow))
+    allow = frozenset(request.allow)
+    if request.mode == "template":
+        template = read_template(request.template)
+        knobs = template.knobs(dag)
+        name = digest_name("template", told_template(template, knobs, dag))
+        return KnobSpace(name, template, knobs, request.tuner, allow)
+    schedule = read_schedule(request.schedule)
+    made = scheduled(schedule, dag, request.target, allow)
     loops = shortened(text(made.program(request.target)))
     return OneSchedule(digest_name("manual", schedule.to_json()), made, loops)
+
+
+def told_template(template: Template, knobs: tuple[Knob, ...], dag: Dag) -> dict[str, Any]:
+    """Return the identity of a template: its form, its knobs, its first and last schedule.
+
+    A change of functions that a template in Python calls shows in the schedules only.
+    """
+    told: dict[str, Any] = {"template": template.to_json()}
+    told["knobs"] = {one.name: list(map(str, one.values)) for one in knobs}
+    for at in (0, -1):
+        values = {one.name: one.values[at] for one in knobs}
+        try:
+            told[f"schedule {at}"] = template.schedule(dag, values).to_json()
+        except SpecError as error:  # other values may have a schedule
+            told[f"schedule {at}"] = str(error)
+    return told
 
 
 def check_space(options: TuneOptions, dags: Sequence[Dag]) -> None:
     """Refuse a schedule whose steps do not fit, on any machine: its loops are not lowered.
 
+    Of a template, the knobs are checked.
+
     Raises:
-        SpecError: names the step.
+        SpecError: names the step or the knob.
     """
     if options.mode != "auto":
         check_one_task(options, len(dags))
+    if options.mode == "template":
+        read_template(options.template).knobs(dags[0])
+    elif options.mode == "manual":
         applied(read_schedule(options.schedule), dags[0], frozenset(options.allow))
 
 

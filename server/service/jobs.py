@@ -126,8 +126,8 @@ class JobService:
             keys = (*request.weights, *budget.network_targets_s, *budget.task_targets_s)
             names = (*request.bind, *request.shapes, *keys, *request.without, *budget.tasks)
             sent = request.dags or ([] if request.graph is None else [request.graph])
-            schedule = json.dumps(request.schedule)
-            told = redacted(str(error), request.text, sent, (*names, schedule))
+            written = json.dumps([request.schedule, request.template])
+            told = redacted(str(error), request.text, sent, (*names, written))
             raise SpecError(told) from None
 
     def _dags(self, request: JobRequest) -> tuple[Dag, ...]:

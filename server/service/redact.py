@@ -16,6 +16,7 @@ from ansorpy.expr.expr import BINARY
 from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.frontends.tc.lexer import KEYWORDS
 from ansorpy.frontends.tc.terms import RESERVED
+from ansorpy.schedule.template import SPLIT_KEYS
 from ansorpy.schedule.text import SCHEDULE_WORDS
 from ansorpy.target import KINDS
 from ansorpy.te.dag import COMBINERS
@@ -32,7 +33,7 @@ _KEYS: Final = (
 VOCABULARY: Final = frozenset(
     (
         *_KEYS, *KINDS, *DTYPES, *COMBINERS, *BINARY, *FUNCTIONS, *KEYWORDS, *RESERVED,
-        *SCHEDULE_WORDS,
+        *SCHEDULE_WORDS, *SPLIT_KEYS, "knob", "knobs", "function", "template",
     )
 )  # fmt: skip
 

@@ -85,7 +85,7 @@ def test_a_schedule_that_fails_delivers_nothing(tmp_path: Path) -> None:
     [
         ({"schedule": None}, "cannot tune with mode manual because there is no schedule; expected"),
         ({"mode": "auto"}, "cannot tune with a schedule in mode auto; expected mode manual"),
-        ({"mode": "hand"}, "cannot tune with mode 'hand'; expected auto or manual"),
+        ({"mode": "hand"}, "cannot tune with mode 'hand'; expected auto or template or manual"),
         ({"schedule": "C.frob(y)"}, "cannot read line 1 of the schedule because of 'frob'"),
     ],
 )
@@ -132,6 +132,16 @@ def test_the_command_reads_a_file_and_shows_the_loops(
     lowered = CliRunner().invoke(app, ["lower", *given])
     assert re.search("for C:y.0 in 6", lowered.stdout)
     (tmp_path / "mm.schedule").write_text("C.reorder(y, x)")
+    (tmp_path / "mm.template").write_text(
+        'knob t = {"split": "C.y", "num_outputs": 2}\nC.split(y, inner=$t)'
+    )
+    knobs = ["--mode", "template", "--template", str(tmp_path / "mm.template"), "--tuner", "random"]
+    with patch("ansorpy.tuner.tune.local_pools", lambda request: fake_pools()):
+        tried = CliRunner().invoke(
+            app, ["tune", given[0], *knobs, "--trials", "4", "--out", str(tmp_path / "out")]
+        )
+    assert tried.exit_code == 0, tried.output
+    assert "trials    4" in tried.stdout
     wrong = CliRunner().invoke(app, ["lower", *given])
     assert wrong.exit_code == 2
     assert "cannot apply step 1 (C.reorder(y, x)) because not a permutation" in wrong.stderr

@@ -1,4 +1,4 @@
-"""Mode manual over REST: a schedule is a field of a job, and a wrong step is told by its number."""
+"""Modes over REST: a schedule or a template is a field, and a wrong step is told by its number."""
 
 import json
 from collections.abc import Iterator
@@ -93,6 +93,56 @@ def test_a_wrong_schedule_names_the_step_and_echoes_no_input(
     running: Service, changes: dict[str, Any], detail: str
 ) -> None:
     reply = running.client.post("/v1/jobs", json=body(**changes))
+    assert (reply.status_code, reply.json()["detail"]) == (422, detail)
+
+
+TEMPLATE: dict[str, Any] = {
+    "knobs": {"tile": {"split": "C.j", "num_outputs": 2}, "unroll": [0, 16]},
+    "steps": [["SP", "C", "j", 2, {"knob": "tile"}]],
+    "sizes": {"C.unroll": {"knob": "unroll"}},
+}
+
+
+@pytest.mark.parametrize("written", ["json", "text"])
+def test_a_job_of_a_template_tries_its_knobs(
+    running: Service, tmp_path: Path, written: str
+) -> None:
+    text = (
+        'knob tile = {"split": "C.j", "num_outputs": 2}\nknob unroll = [0, 16]\n'
+        "C.split(j, inner=$tile)\nC.unroll = $unroll"
+    )
+    told = {"mode": "template", "template": TEMPLATE if written == "json" else text}
+    budget = {"trials": 20}
+    sent = {"text": MM, **told, "tuner": "grid", "budget": budget}
+    job = running.client.post("/v1/jobs", json=sent).json()
+    claim = running.claim()
+    submission = Submission.of(claim.request)
+    journal = JobJournal(LeasedJob(running.engine, claim, 30.0, 1.0))
+    request = Request.of(submission, submission.dags, Target("cpu"), first_answer=False)
+    for event in run(request, store=journal, out=tmp_path, pools=fake_pools(), journal=journal):
+        journal.take(event)
+    done = running.client.get(f"/v1/jobs/{job['id']}").json()
+    assert (done["state"], done["trials"]) == ("succeeded", 8)
+    other = running.client.post("/v1/jobs", json={**sent, "tuner": "random"}).json()
+    assert other["how"] == "created"
+
+
+@pytest.mark.parametrize(
+    ("written", "detail"),
+    [
+        ({**TEMPLATE, "knobs": {"secretknob": {"split": "C.secretloop", "num_outputs": 2}}},
+         "cannot split by the knob (...) because 'C.(...)' is no loop; expected C.i, C.j, C.k"),
+        ({**TEMPLATE, "knob": {}},
+         "cannot read the field 'knob' of a template; expected knobs, steps, sizes, pack"),
+        ({"function": "os.system"},
+         "cannot read the field 'function' of a template; expected knobs, steps, sizes, pack"),
+    ],
+)  # fmt: skip
+def test_a_wrong_template_names_the_knob_or_the_field(
+    running: Service, written: dict[str, Any], detail: str
+) -> None:
+    told = {"text": MM, "mode": "template", "template": written}
+    reply = running.client.post("/v1/jobs", json=told)
     assert (reply.status_code, reply.json()["detail"]) == (422, detail)
 
 
