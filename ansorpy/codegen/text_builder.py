@@ -106,6 +106,8 @@ def _written(kind: Any) -> str:
         return plain
     if isinstance(kind, ir.VectorType):
         return f"<{kind.count} x {type_text(kind.element)}>"
+    if isinstance(kind, ir.LiteralStructType):
+        return f"{{ {', '.join(map(type_text, kind.elements))} }}"
     if isinstance(kind, ir.PointerType):
         return f"ptr addrspace({kind.addrspace})" if kind.addrspace else "ptr"
     return f"i{kind.width}"
@@ -255,6 +257,10 @@ class TextBuilder:
     def extract_element(self, vector: Any, lane: Any) -> Value:
         """Return one lane."""
         return self.result(vector.type.element, f"extractelement {typed(vector)}, {typed(lane)}")
+
+    def extract_value(self, values: Any, place: int) -> Value:
+        """Return one of several values."""
+        return self.result(values.type.elements[place], f"extractvalue {typed(values)}, {place}")
 
     def insert_element(self, vector: Any, value: Any, lane: Any) -> Value:
         """Return a vector with one lane replaced."""

@@ -1,13 +1,13 @@
 """The analytic model of a GPU: seconds of a launch from counted facts, without a device.
 
 A launch takes the longest of its parts, as they overlap: instructions issued, float32
-multiply-adds, waves of shared memory, sectors of the L2 cache, bytes of the device memory, and the
-latency of a warp. The parts of an SM are those of its busiest: the last wave of blocks leaves
-others idle. Latency is the time of a warp alone, which issues an instruction per clock except in
-stalls: few resident warps are bound by it, however little work they have. A warp with 64
-independent sums has almost no stalls, so that one of them fills a scheduler.
+multiply-adds, matrix instructions, waves of shared memory, sectors of the L2 cache, bytes of the
+device memory, and the latency of a warp. The parts of an SM are those of its busiest: the last wave
+of blocks leaves others idle. Latency is the time of a warp alone, which issues an instruction per
+clock except in stalls: few resident warps are bound by it, however little work they have. A warp
+with 64 independent sums has almost no stalls, so that one of them fills a scheduler.
 
-Not handled: tensor cores, banks of registers, contention between SMs, clocks under load. Seconds
+Not handled: banks of registers, contention between SMs, clocks under load. Seconds
 are estimates: they rank launches, and say nothing about a device until fitted to one.
 """
 
@@ -20,9 +20,10 @@ from ansorpy.expr.coalescing import SECTOR_BYTES
 from ansorpy.gpus import Gpu
 
 # Raised if the estimate of a program changes: records of other versions are not compared with.
-ESTIMATE_VERSION: Final = 4
+ESTIMATE_VERSION: Final = 5
 SHARED_WAVE_CLOCKS: Final = 1.0  # clocks of an SM for a wave of shared memory: 128 bytes
 L2_BYTES_PER_CLOCK: Final = 64.0  # bytes of an SM and clock from L2
+MATRIX_MULTIPLY_ADDS: Final = 16 * 8 * 16  # multiply-adds of one instruction
 LAUNCH_S: Final = 2.0e-6  # overhead of a launch inside of a graph, start to end
 STALL_CLOCKS: Final = 1.0  # clocks of a warp for each that it is counted to wait
 
@@ -44,6 +45,7 @@ class LaunchFacts:
         sectors: transfers of 32 bytes from and to L2.
         memory_bytes: transfers of the whole launch from and to device memory.
         stall_clocks: clocks of a warp in which it issues nothing, alone on an SM.
+        matrix_products: warp instructions HMMA, of 16 x 8 x 16 multiply-adds of bfloat16.
     """
 
     blocks: int
@@ -56,12 +58,13 @@ class LaunchFacts:
     sectors: float
     memory_bytes: float
     stall_clocks: float
+    matrix_products: float = 0.0
 
     def __post_init__(self) -> None:
         wrong = [field.name for field in fields(self) if getattr(self, field.name) < 0]
         if wrong or not self.blocks:
             raise ValueError(f"a launch of {self.blocks} blocks with negative counts: {wrong}")
-        if self.multiply_adds > self.instructions:
+        if self.multiply_adds + self.matrix_products > self.instructions:
             raise ValueError("a launch has more multiply-adds than instructions")
 
 
@@ -71,6 +74,7 @@ class Parts:
 
     issue_s: float
     multiply_add_s: float
+    matrix_s: float
     shared_s: float
     l2_s: float
     memory_s: float
@@ -83,6 +87,7 @@ class Parts:
         return self.launch_s + max(
             self.issue_s,
             self.multiply_add_s,
+            self.matrix_s,
             self.shared_s,
             self.l2_s,
             self.memory_s,
@@ -108,6 +113,7 @@ def estimate(facts: LaunchFacts, gpu: Gpu) -> Parts | None:
     return Parts(
         issue_s=clock_s * facts.instructions / gpu.schedulers_per_sm,
         multiply_add_s=clock_s * facts.multiply_adds * gpu.warp / gpu.ffma_per_clock,
+        matrix_s=clock_s * facts.matrix_products * MATRIX_MULTIPLY_ADDS / gpu.bf16_per_clock,
         shared_s=clock_s * facts.shared_waves * SHARED_WAVE_CLOCKS,
         l2_s=clock_s * facts.sectors * SECTOR_BYTES / L2_BYTES_PER_CLOCK,
         memory_s=facts.memory_bytes / _bandwidth(facts, gpu),

@@ -18,7 +18,7 @@ from ansorpy.cost.simt_access import traffic
 from ansorpy.expr.coalescing import WARP
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.evaluate import evaluate
-from ansorpy.expr.expr import Binary, Call, Expr, Read, Var, children, variables
+from ansorpy.expr.expr import Binary, Call, Expr, Read, Var, children, reads, variables
 from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.loopir.nodes import (
     Alloc,
@@ -32,6 +32,13 @@ from ansorpy.loopir.nodes import (
     Seq,
     Stmt,
     Tile,
+)
+from ansorpy.loopir.passes.warp_matrices import (
+    MATRICES,
+    instructions,
+    loads,
+    matrix_waves,
+    on_matrices,
 )
 from ansorpy.loopir.rewrite import stmt_children, walk_stmt
 from ansorpy.plan.thread_blocks import REGISTERS
@@ -56,6 +63,7 @@ COPY_CLOCKS: Final = 600.0  # an asynchronous copy, until the barrier that waits
 SHARED_CLOCKS: Final = 30.0  # from shared memory
 BARRIER_CLOCKS: Final = 30.0
 SHUFFLE_CLOCKS: Final = 25.0
+MATRIX_CLOCKS: Final = 33.0  # a matrix instruction, as a chain of sums needs it
 CHAIN_CLOCKS: Final = 4.0  # an operation, as a chain of sums needs it
 BASE_REGISTERS: Final = 32  # addresses, counters, numbers of thread and block
 OPERAND_REGISTERS: Final = 48  # loaded operands that are alive at once, at most
@@ -91,6 +99,7 @@ def _facts(program: Program, phase: Phase, launch: Launch, known: Resources | No
         shared_bytes=known.shared_bytes + launch.dynamic_bytes if known else launch.shared_bytes,
         instructions=count.instructions,
         stall_clocks=count.stalls / tasks,
+        matrix_products=count.matrix_products,
         multiply_adds=count.multiply_adds,
         shared_waves=count.waves,
         sectors=count.sectors,
@@ -149,6 +158,7 @@ class _Count:
     instructions: float = 0.0
     stalls: float = 0.0  # clocks of a warp, summed over the tasks
     multiply_adds: float = 0.0
+    matrix_products: float = 0.0
     waves: float = 0.0
     sectors: float = 0.0
     registers: int = BASE_REGISTERS
@@ -213,6 +223,9 @@ class _Count:
         lanes = prod(n for _, n in tile.lanes)
         warps = -(-lanes // WARP) if tile.lanes or to_memory else self.warps
         runs = times * warps
+        if on_matrices(tile):
+            self.matrices(tile, runs, times)
+            return
         seen = {node for value in store.values for node in _nodes(value)}
         self.wait(tile, seen, times)
         loads = sum(
@@ -229,6 +242,25 @@ class _Count:
             self.instructions += runs * kept * (SHUFFLES + (MEETING if warps > 1 else 0.0))
         self.registers = max(
             self.registers, BASE_REGISTERS + self.held + min(OPERAND_REGISTERS, int(loads))
+        )
+
+    def matrices(self, tile: Tile, runs: float, times: float) -> None:
+        """Count the products and the loads of a tile on matrices."""
+        products = instructions(tile)
+        self.instructions += runs * products
+        self.matrix_products += runs * products
+        held = 0
+        for read in {one for value in tile.store.values for one in reads(value)}:
+            count = loads(tile, read.indices)
+            self.instructions += runs * count / MATRICES
+            self.waves += runs * matrix_waves(tile, self.buffers[read.tensor], read.indices)
+            held += count
+        used = frozenset[str]().union(*map(variables, tile.store.index))
+        chains = prod(n for name, n in tile.dims if name in used) / MATRICES
+        self.stalls += SHARED_CLOCKS * times / self.together
+        self.stalls += max(0.0, MATRIX_CLOCKS / chains - 1.0) * products * times
+        self.registers = max(
+            self.registers, BASE_REGISTERS + self.held + min(OPERAND_REGISTERS, held)
         )
 
     def access(

@@ -136,12 +136,15 @@ class Alloc:
 class Matrix:
     """The dimensions of a Tile that are rows and groups of steps of a matrix instruction.
 
+    On a GPU, the sums are in registers, `row` has pairs of rows of a thread, and `column` its two
+    neighbouring columns (`passes.warp_matrices`).
     `fresh` is part of the meaning: the sum begins with 0 instead of the old value of the target.
     """
 
     row: str
     group: str
     fresh: bool = False
+    column: str = ""
 
 
 NO_HINTS: Final = Hints()

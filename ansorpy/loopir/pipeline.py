@@ -28,6 +28,7 @@ from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.passes.transpose_blockwise import transpose_blockwise
 from ansorpy.loopir.passes.unroll import unroll
 from ansorpy.loopir.passes.vectors import vectors
+from ansorpy.loopir.passes.warp_matrices import room_bytes, warp_matrices
 from ansorpy.loopir.passes.whole_blocks import whole_blocks
 from ansorpy.loopir.passes.zero_init import zero_init
 from ansorpy.target import Target
@@ -83,9 +84,9 @@ def lower_for_cuda(
 ) -> Iterator[tuple[str, Program]]:
     """Yield the program after every pass for a GPU; the lanes of its tiles are threads.
 
-    Left out: matrix instructions (`zero_init`), windows that slide along the lanes of a register
-    and shuffles of its lanes (`reuse_window`, `transpose_blockwise`), and hints to the caches of a
-    CPU (`non_temporal_stores`, `prefetch`).
+    Left out: matrix instructions of a CPU (`zero_init`), windows that slide along the lanes of a
+    register and shuffles of its lanes (`reuse_window`, `transpose_blockwise`), and hints to the
+    caches of a CPU (`non_temporal_stores`, `prefetch`).
 
     Args:
         program, sizes, budgets: as `lower_for_cpu` takes them.
@@ -113,6 +114,9 @@ def lower_for_cuda(
     yield "promote_accumulators", (program := promote_accumulators(program))
     # Before unrolling, which takes tiles without masks only.
     yield "drop_masks", (program := drop_masks(program))
+    # After sums are in registers; before unrolling, which copies tiles of single steps.
+    yield "warp_matrices", (program := warp_matrices(program))
+    room = room_bytes(program, target)
     # After all passes that look for a loop around one tile.
     yield "unroll", (program := unroll(program, budgets, target.registers))
     # Shared memory is given out per kernel, and peeling has left several allocations.
@@ -120,8 +124,8 @@ def lower_for_cuda(
     # After scratch is allocated, once. Widths of accesses change no statement that others look for.
     yield "vectors", (program := vectors(program))
     # After widths, by which a warp takes turns; before stages, which repeat the padding.
-    yield "pad", (program := pad(program, target.shared_bytes))
+    yield "pad", (program := pad(program, room))
     # After widths, which a stage as the first index hides.
-    yield "stages", (program := stages(program, target.shared_bytes))
+    yield "stages", (program := stages(program, room))
     # After masks that groups of elements decide together.
     yield "whole_blocks", whole_blocks(program)

@@ -218,7 +218,7 @@ def _check_matrix(tile: Tile, matrix: Matrix, at: _Place) -> None:
     if matrix.group not in names or matrix.group in kept:
         raise LoweringError(f"{matrix.group} is not summed over: it has no groups along it")
     for name in tile.store.buffers:
-        if at.find(name).scope is Scope.REGISTER:
+        if at.find(name).scope is Scope.REGISTER and len(tile.lanes) == 1:
             raise LoweringError(f"{name} is in registers: matrices come from memory")
 
 

@@ -44,10 +44,11 @@ def task_key(workload: str, target: Target, cold: bool = False, estimated: bool 
 def target_digest(target: Target) -> str:
     """Return the digest of the facts of a machine that influence times; threads do not count.
 
-    Of a GPU, the architecture and every fact count.
+    Of a GPU, the architecture and every fact count, but for those that follow from it alone.
     """
     cpu_facts = (target.vector_bits, target.registers, target.l1_bytes, target.l2_bytes)
     gpu_facts = asdict(target.gpu) if target.gpu else {}
+    gpu_facts.pop("bf16_per_clock", None)  # follows from the architecture; old records lack it
     cuda_facts = (target.cpu, target.warp, target.max_threads, target.shared_bytes, gpu_facts)
     facts = (target.kind, cpu_facts if target.kind == "cpu" else cuda_facts, target.features)
     return sha256(json.dumps(facts).encode()).hexdigest()[:16]

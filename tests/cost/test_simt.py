@@ -44,6 +44,12 @@ def test_an_sm_with_half_the_lanes_takes_twice_the_time_for_multiply_adds() -> N
     assert found.bound_by == "multiply_add"
 
 
+def test_matrix_instructions_take_the_time_of_the_tensor_cores() -> None:
+    found = parts(replace(TILE, multiply_adds=0, matrix_products=40_000))
+    assert found.matrix_s == pytest.approx(2 * 40_000 * 2048 / 1280 / 1.98e9)
+    assert (found.bound_by, found.multiply_add_s) == ("matrix", 0.0)
+
+
 def test_a_copy_at_full_occupancy_takes_the_time_of_its_bytes() -> None:
     copy = LaunchFacts(132 * 8, 256, 32, 0, 100.0, 0.0, 0.0, 64.0, 1e9, 0.0)
     assert parts(copy).bound_by == "memory"
@@ -97,7 +103,7 @@ COUNTS = st.floats(0, 1e9)
     st.integers(1, 255), st.integers(0, 160 * 1024), COUNTS, COUNTS, COUNTS, COUNTS,
     st.sampled_from([
         "registers", "shared_bytes", "instructions", "multiply_adds", "shared_waves", "sectors",
-        "memory_bytes", "stall_clocks",
+        "memory_bytes", "stall_clocks", "matrix_products",
     ]),
     st.integers(1, 100_000),
 )  # fmt: skip
@@ -106,7 +112,7 @@ def test_more_work_or_resources_are_never_faster(
     waves: float, sectors: float, moved: float, fact: str, more: int,
 ) -> None:  # fmt: skip
     one = LaunchFacts(
-        blocks, threads, registers, shared, issued + 1e5, issued / 2, waves, sectors, moved, moved
+        blocks, threads, registers, shared, issued + 2e5, issued / 2, waves, sectors, moved, moved
     )
     other = replace(one, **{fact: getattr(one, fact) + more})
     before, after = estimate(one, gpu), estimate(other, gpu)
@@ -126,7 +132,9 @@ def test_more_blocks_of_the_same_work_are_never_faster(blocks: int, more: int) -
     assert after.seconds >= before.seconds * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("fact", ["clock_hz", "memory_bytes_per_s", "ffma_per_clock"])
+@pytest.mark.parametrize(
+    "fact", ["clock_hz", "memory_bytes_per_s", "ffma_per_clock", "bf16_per_clock"]
+)
 def test_a_faster_gpu_is_never_slower(fact: str) -> None:
     for facts in (TILE, replace(TILE, memory_bytes=1e9), replace(TILE, blocks=1)):
         faster = replace(H100, **{fact: 2 * getattr(H100, fact)})

@@ -30,6 +30,8 @@ from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from tests.codegen.simt.test_blocks import row_of, tiled_plan
+from tests.codegen.simt.test_matrix_products import bound
+from tests.codegen.simt.test_matrix_products import product as bf16_product
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.fuzz.pairs import draw
 
@@ -144,6 +146,34 @@ def test_instructions_of_a_step_are_those_of_the_machine_code(n: int, step: int)
     warps = found.threads // 32
     assert launch.main["FFMA"] == 64 * step
     assert found.instructions / warps / -(-n // step) == pytest.approx(launch.main.total, rel=0.05)
+
+
+def on_matrices(n: int) -> Program:
+    return bound(bf16_product(n, n, n), i_1=4, i_2=64, j_1=16, j_2=4, j_3=2, k_1=32)
+
+
+def test_matrix_instructions_are_those_of_the_definition() -> None:
+    (found,) = facts(on_matrices(512))
+    assert found.matrix_products * found.blocks * 16 * 8 * 16 == 512**3
+    assert found.multiply_adds == 0
+    # A warp loads 2 and 8 times four matrices of 4 waves for 16 steps; 12 KB are copied to stages.
+    steps, warps = 512 // 16, 8
+    assert found.shared_waves >= steps * warps * (2 + 8) * 4
+    scalar = facts(bound(bf16_product(512, 512, 512), i_1=2, i_2=32, j_1=8, j_2=8, j_3=4, k_1=32))
+    told = [seconds(one, PRESETS["sm_90"]) for one in ((found,), scalar)]
+    assert told[0] is not None
+    assert told[1] is not None
+    assert 4 * told[0] < told[1]
+
+
+@pytest.mark.cuda
+@needs_ptxas
+def test_instructions_of_a_step_on_matrices_are_those_of_the_machine_code() -> None:
+    program = on_matrices(1024)
+    (launch,) = static_report(simt_code(program, TARGET), TARGET).launches
+    (found,) = facts(program)
+    assert launch.main["HMMA"] == found.matrix_products / 8 / (1024 // 32)
+    assert found.instructions / 8 / (1024 // 32) == pytest.approx(launch.main.total, rel=0.15)
 
 
 def test_launches_ahead_are_not_timed() -> None:

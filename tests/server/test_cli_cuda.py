@@ -30,6 +30,7 @@ PARTS: Final = {
     "l2_s",
     "latency_s",
     "launch_s",
+    "matrix_s",
     "memory_s",
     "multiply_add_s",
     "shared_s",

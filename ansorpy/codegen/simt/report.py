@@ -12,7 +12,8 @@ from ansorpy.codegen.simt.sass import Counts, Sass, parse_sass
 from ansorpy.gpus import Gpu
 from ansorpy.target import Target
 
-_COUNTED: Final = ("FFMA", "HMMA", "LDS", "STS", "LDG", "STG", "BAR")  # in the main loop, for JSON
+# Instructions of the main loop that are counted, for JSON.
+_COUNTED: Final = ("FFMA", "HMMA", "LDS", "LDSM", "STS", "LDG", "LDGSTS", "STG", "BAR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,14 @@ class LaunchReport:
     def __str__(self) -> str:
         held, fits, main = self.resources, self.occupancy, self.main
         spilled = held.spill_store_bytes + held.spill_load_bytes
+        products = f"{main['HMMA']} HMMA, {main['LDSM']} LDSM, " if main["HMMA"] else ""
         return (
             f"{self.launch.name}: {self.launch.blocks} blocks of {self.launch.threads} threads,"
             f" {held.registers} registers, {spilled} B spilled, {held.shared_bytes} B shared;"
             f" {fits.blocks_per_sm} blocks per SM ({100 * fits.share:.0f} %,"
             f" bound by {fits.bound_by}); main loop of {main.total} instructions:"
-            f" {100 * main.share('FFMA'):.1f} % FFMA, {main['LDS']} LDS, {main['LDG']} LDG,"
-            f" {main['BAR']} BAR"
+            f" {100 * main.share('FFMA'):.1f} % FFMA, {products}{main['LDS']} LDS,"
+            f" {main['LDG']} LDG, {main['BAR']} BAR"
         )
 
     def as_object(self) -> Mapping[str, Any]:

@@ -201,14 +201,19 @@ class SourceWriter(KernelWriter):
     """Writes one kernel: loops and branches as those of Python."""
 
     def thread_tile(self, stmt: Tile, table: SymbolTable, across: bool) -> None:
-        """Write a tile: its dimensions are loops, but for sums that are kept in a variable."""
+        """Write a tile: its dimensions are loops, but for sums that are kept in a variable.
+
+        Sums of a matrix instruction are scalar products.
+        """
         store = stmt.store
         kept = frozenset[str]().union(*map(variables, store.index))
         whole = table.buffer(store.buffers[0]).in_registers
         looped = [(name, n) for name, n in stmt.dims if not across and (name in kept or whole)]
         with self._loops(looped, table) as inner:
             rest = tuple(one for one in stmt.dims if one not in looped)
-            plain = replace(stmt, dims=rest, access_width=1, asynchronous=False)
+            plain = replace(
+                stmt, dims=rest, access_width=1, asynchronous=False, dot=None, matrix=None
+            )
             super().thread_tile(plain, inner, across)
 
     @contextmanager

@@ -15,9 +15,11 @@ from llvmlite import ir
 from ansorpy.codegen.phase_utilities import phase_infos, stored_names
 from ansorpy.codegen.phase_writer import PhaseWriter
 from ansorpy.codegen.simd.kinds import I32, I64, STORED, Operand, declared
+from ansorpy.codegen.simd.tile import SimdTile
 from ansorpy.codegen.simt.barriers import waits
 from ansorpy.codegen.simt.collectives import WARP, ThreadBlock
 from ansorpy.codegen.simt.launch import Launch, SimtCode
+from ansorpy.codegen.simt.matrices import DIGITS, Fragments, MatrixTile
 from ansorpy.codegen.simt.memory import ALIGNMENT, GLOBAL, SharedMemory
 from ansorpy.codegen.simt.ptx import TRIPLE
 from ansorpy.codegen.simt.thread_digits import Digit, digits_of, lanes_held, lanes_of, tiles_of
@@ -28,6 +30,7 @@ from ansorpy.codegen.text_builder import TextBuilder, type_text
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Const, Expr, Read, Var, rebuild, transform, variables
 from ansorpy.loopir.nodes import Buffer, Phase, Prefetch, Program, Stmt, Tile
+from ansorpy.loopir.passes.warp_matrices import on_matrices, room_bytes
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.loopir.scratch import scratch_of
 from ansorpy.target import Target
@@ -62,10 +65,10 @@ def simt_code(program: Program, target: Target) -> SimtCode:
     Raises:
         BuildError: a part of the program has no meaning on a GPU yet, or exceeds a block.
     """
-    texts, launches = [], []
+    texts, launches, room = [], [], room_bytes(program, target)
     for info, phase in zip(phase_infos(program), program.phases, strict=True):
         block = block_shape(phase, info.tasks, target)
-        shared = SharedMemory(phase.name, target.shared_bytes)
+        shared = SharedMemory(phase.name, room)
         texts.append(_module_text(info.name, phase, program.buffers, block, shared))
         launches.append(
             Launch(info.name, block.blocks, block.threads, shared.size_bytes, info.ahead)
@@ -79,7 +82,10 @@ def block_shape(phase: Phase, tasks: int, target: Target) -> BlockShape:
     Raises:
         BuildError: a block has fewer threads than a tile has lanes.
     """
-    digits = dict.fromkeys(digit for tile in tiles_of(phase) for digit in digits_of(tile))
+    tiles = tuple(tiles_of(phase))
+    digits = dict.fromkeys(digit for tile in tiles for digit in digits_of(tile))
+    if any(map(on_matrices, tiles)):
+        digits |= dict.fromkeys(DIGITS)
     several = tasks_of(phase, tasks, target)
     return BlockShape(threads_of(phase, target), tasks, several, tuple(digits))
 
@@ -259,6 +265,9 @@ class KernelWriter(PhaseWriter):
         """
         held = {name for name, place in table.buffers.items() if place.symbol in self.held}
         tile = structured(of_thread(stmt, held), table)
+        if on_matrices(stmt):
+            self.matrix_tile(stmt, tile)
+            return
         if across and not tile.combiner:
             raise BuildError(
                 f"cannot write a store of all lanes to {stmt.store.buffers[0]} for CUDA because its"
@@ -269,6 +278,23 @@ class KernelWriter(PhaseWriter):
         maker, shared, late = self.tile_type, self.shared(), stmt.asynchronous
         self.expand(
             tile, maker(tile, given, shared, self.sums, self.block, among, across, wide, late)
+        )
+
+    def matrix_tile(self, stmt: Tile, tile: SimdTile) -> None:
+        """Write a tile on matrices.
+
+        Args:
+            tile: the statement as one thread runs it.
+        """
+        assert stmt.matrix is not None
+        symbols = [*tile.names, *(digit.symbol for digit in DIGITS)]
+        given = {name: self.values[name] for name in symbols}
+        place = [name for name, _ in stmt.dims].index(stmt.matrix.column)
+        rows, columns = digits_of(stmt)[-2:]
+        found = Fragments(rows.symbol, columns.symbol, tile.spans[place][0])
+        threads = lanes_of(stmt)
+        self.expand(
+            tile, MatrixTile(tile, given, self.shared(), self.sums, self.block, threads, found)
         )
 
 
@@ -307,6 +333,8 @@ def of_thread(tile: Tile, held: set[str]) -> Tile:
 
 
 def _require_plain(tile: Tile) -> None:
+    if on_matrices(tile):
+        return
     found = {"a dot product": tile.dot is not None, "a matrix instruction": tile.matrix is not None}
     name = next((name for name, there in found.items() if there), None)
     if name is not None:

@@ -15,6 +15,7 @@ from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr, reads, variables
 from ansorpy.loopir.nodes import Alloc, Buffer, Program, Stmt, Tile
 from ansorpy.loopir.passes.vectors import ACCESS_BYTES, group_dim
+from ansorpy.loopir.passes.warp_matrices import matrix_waves, on_matrices
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.loopir.scratch import scratch_of
 
@@ -28,6 +29,8 @@ class _Access:
 
     def waves(self, buffer: Buffer) -> float:
         """Return the waves of one warp, over all points of the tile; outer variables are 0."""
+        if on_matrices(self.tile):
+            return matrix_waves(self.tile, buffer, self.index)
         used = frozenset[str]().union(*map(variables, self.index))
         requests = prod(n for name, n in self.tile.dims if name in used)
         wide = self.tile.access_width if group_dim(buffer, self.index, self.tile) else 1

@@ -169,6 +169,7 @@ _AFTER = {
     "promote_accumulators": _all_is_tiled,
     "drop_masks": _all_is_tiled,
     "reuse_window": _all_is_tiled,
+    "warp_matrices": _all_is_tiled,
     "unroll": _all_is_tiled,
     "hoist_alloc": _scratch_is_allocated_once,
     "vectors": _scratch_is_allocated_once,

@@ -11,6 +11,8 @@ from ansorpy.target import Target, gpu_target
 # Float32 multiply-adds of one SM in one clock: "Arithmetic Instructions", CUDA C++ Programming
 # Guide 13.0. Other architectures since 8.6 have 128.
 FFMA_PER_CLOCK: Final[Mapping[str, int]] = {"sm_75": 64, "sm_80": 64}
+# Multiply-adds of bfloat16 by mma.sync (`ansorpy.gpus`). Others have 512 and more: an estimate.
+BF16_PER_CLOCK: Final[Mapping[str, int]] = {"sm_80": 1024, "sm_90": 1280}
 # Facts that no attribute tells, the same since compute capability 8.0: occupancy calculator of
 # Nsight Compute.
 REGISTERS_PER_THREAD: Final = 255
@@ -89,4 +91,5 @@ def _gpu(driver: GpuDriver, number: int, arch: str) -> Gpu:
         memory_bytes_per_s=1e3 * asked("memory_clock_khz") * bytes_per_clock,
         clock_hz=1e3 * asked("clock_khz"),
         ffma_per_clock=FFMA_PER_CLOCK.get(arch, 128),
+        bf16_per_clock=BF16_PER_CLOCK.get(arch, 512),
     )

@@ -200,7 +200,8 @@ def _declaration(line: str) -> str:
     if known is None:
         raise BuildError(f"cannot emulate {match[2]} because it has no function in the emulator")
     kinds = ", ".join(_KIND.findall(match[3]))
-    if (match[1], f"({kinds})") != known[1]:
+    given = re.sub(r"\{ ?(.+?) ?\}", r"{ \1 }", match[1])  # llvmlite writes no blanks
+    if (given, f"({kinds})") != known[1]:
         raise BuildError(f"cannot emulate {shown(line)!r}; expected {' '.join(known[1])}")
     if match[2] == BARRIER:
         return "declare void @simt_barrier(i32) nounwind convergent"

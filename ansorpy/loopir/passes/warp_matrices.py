@@ -1,0 +1,269 @@
+"""Let the matrix instruction of a warp sum products of bfloat16 in float32 (docs/adr/0153).
+
+for k in 32: Tile(i.1 < 2, j.1 < 4, j.3 < 2, lanes i.2 < 8, j.2 < 4): C += f32(A[i, k]) f32(B[k, j])
+    ->      Tile(i.1 < 2, j.1 < 4, j.3 < 2, g < 2, q < 16, the same lanes): C += ... at k = 16 g + q
+
+A fragment is the part of a matrix in the registers of a thread. Thread 4 r + c of a warp has the
+sums of rows r and r + 8 in columns 2 c and 2 c + 1: r is the last but one lane variable, of a
+multiple of 8 threads, c the last, of 4; the second row is the next one along a dimension of the
+tile, wherever it lies, and the second column the neighbour.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from ansorpy.expr.affine import Form
+from ansorpy.expr.banks import waves
+from ansorpy.expr.build import add, mul
+from ansorpy.expr.coalescing import IntArray, flat_places
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Binary, Cast, Const, Expr, Read, Var, variables
+from ansorpy.loopir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    LoopKind,
+    Matrix,
+    Program,
+    Scope,
+    Stmt,
+    Store,
+    Tile,
+)
+from ansorpy.loopir.passes.dot import flat_offset
+from ansorpy.loopir.rewrite import rebuild_stmt, stmt_children, substitute_stmt, walk_stmt
+from ansorpy.target import Target
+
+FUNCTION: Final = "llvm.nvvm.mma.m16n8k16.row.col.bf16"
+STEPS: Final = 16  # steps of a sum that an instruction adds
+ROWS: Final = 8  # rows of a matrix that a load takes; of 8 elements, 16 bytes
+COLUMN_LANES: Final = 4  # threads with the sums of one row
+PAIR: Final = 2  # rows of a thread in one instruction, and its columns
+MATRICES: Final = 4  # matrices that a load takes
+PRODUCTS: Final = 128  # instructions of one tile at most; more steps become a loop
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """Serial loops around a tile, outermost first, and the buffers in scope."""
+
+    loops: tuple[tuple[str, int], ...]
+    tile: Tile
+    buffers: Mapping[str, Buffer]
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """The extents of the loops and of the dimensions of the tile, outermost first."""
+        return {**dict(self.loops), **dict(self.tile.dims)}
+
+
+def warp_matrices(program: Program) -> Program:
+    """Return the program with matrix instructions for sums of products of bfloat16.
+
+    Needs        a tiled program for a GPU, with sums in registers.
+    Keeps        the meaning; the order and the rounding of sums are those of the hardware.
+    After        a sum in registers of products of two operands in scratch is a tile on matrices, if
+                 threads have rows and columns as an instruction has them, and the steps of the sum
+                 are whole groups of 16. `dims` of the tile end with the groups and the steps.
+    Not handled  operands whose rows of 8 elements are not contiguous and aligned in scratch; masks;
+                 other dtypes.
+    Source       PTX ISA 9.0, section 9.7.14.5, mma.m16n8k16 with .bf16.
+    """
+
+    def change(stmt: Stmt, buffers: Mapping[str, Buffer]) -> Stmt:
+        nest = _nest(stmt, buffers)
+        made = None if nest is None else _on_matrices(nest)
+        if made is not None:
+            return made
+        if isinstance(stmt, Alloc):
+            buffers = {**buffers, stmt.buffer.name: stmt.buffer}
+        parts = tuple(change(part, buffers) for part in stmt_children(stmt))
+        return rebuild_stmt(stmt, parts) if parts else stmt
+
+    phases = (replace(phase, body=change(phase.body, program.by_name)) for phase in program.phases)
+    return replace(program, phases=tuple(phases))
+
+
+def on_matrices(tile: Tile) -> bool:
+    """Return True if the matrix instruction of a warp sums a tile."""
+    return tile.dot is not None and tile.dot[1] == FUNCTION
+
+
+def room_bytes(program: Program, target: Target) -> int:
+    """Return the shared memory that a block may have: all of it for matrix instructions.
+
+    Two stages of operands that keep the instructions busy exceed the 48 KB of other kernels.
+    """
+    if target.gpu is None or not any(
+        isinstance(part, Tile) and on_matrices(part)
+        for phase in program.phases
+        for part in walk_stmt(phase.body)
+    ):
+        return target.shared_bytes
+    return max(target.shared_bytes, target.gpu.shared_bytes_per_block)
+
+
+def instructions(tile: Tile) -> int:
+    """Return the matrix instructions of a warp for a tile on matrices."""
+    return prod(n for _, n in tile.dims) // (PAIR * PAIR * STEPS)
+
+
+def loads(tile: Tile, index: tuple[Expr, ...]) -> int:
+    """Return the matrices that a warp loads of an operand of a tile on matrices."""
+    used = frozenset[str]().union(*map(variables, index))
+    points = prod(n for name, n in tile.dims if name in used)
+    return points // (ROWS * (PAIR if _matrix(tile).column in used else 1))
+
+
+def matrix_waves(tile: Tile, buffer: Buffer, index: tuple[Expr, ...]) -> int:
+    """Return the waves in which a warp loads an operand of a tile on matrices.
+
+    Args:
+        buffer, index: the operand, in scratch; outer variables are 0.
+    """
+    across = np.arange(ROWS)
+    (rows, _), (columns, _) = tile.lanes[-2:]
+    step = tile.dims[-1][0]
+    places: dict[str, int | IntArray] = {name: 0 for one in index for name in variables(one)}
+    if not _contiguous(buffer, index, step):
+        places[step] = across
+    elif rows in places:
+        places[rows] = across
+    else:
+        places |= {columns: across // PAIR, _matrix(tile).column: across % PAIR}
+    first = np.asarray(flat_places(index, buffer.extents, places), np.int64)
+    size_bytes = SIZE_BYTES[buffer.dtype]
+    return loads(tile, index) * waves(first * size_bytes, ROWS * size_bytes)
+
+
+def _matrix(tile: Tile) -> Matrix:
+    assert tile.matrix is not None
+    return tile.matrix
+
+
+def _contiguous(buffer: Buffer, index: tuple[Expr, ...], name: str) -> bool:
+    offset = flat_offset(Read(buffer.name, index, buffer.dtype), buffer)
+    return offset is not None and offset.terms.get(Var(name)) == 1
+
+
+def _nest(stmt: Stmt, buffers: Mapping[str, Buffer]) -> _Nest | None:
+    """Return a statement as loops around a sum in registers; None if it is none."""
+    loops: list[tuple[str, int]] = []
+    while isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL:
+        if not isinstance(stmt.extent, Const):
+            return None
+        loops.append((stmt.var, int(stmt.extent.value)))
+        stmt = stmt.body
+    if not isinstance(stmt, Tile) or stmt.dot or stmt.mask is not None:
+        return None
+    if stmt.store.combiner != "sum" or len(stmt.lanes) < 2:
+        return None
+    (_, rows), (_, columns) = stmt.lanes[-2:]
+    into = buffers[stmt.store.buffers[0]]
+    fits = rows % ROWS == 0 and columns == COLUMN_LANES
+    if not fits or into.scope is not Scope.REGISTER or into.dtype != "float32":
+        return None
+    return _Nest(tuple(loops), stmt, buffers)
+
+
+def _on_matrices(nest: _Nest) -> Stmt | None:
+    """Return the tile on matrices with the loops around it; None if the operands do not fit."""
+    match nest.tile.store.values[0]:
+        case Binary(op="mul", a=Cast(a=Read() as a), b=Cast(a=Read() as b)):
+            pass
+        case _:
+            return None
+    (rows, _), (columns, _) = nest.tile.lanes[-2:]
+    offsets = [_offset(read, nest) for read in (a, b)]
+    for left, right in (offsets, offsets[::-1]):
+        if left is None or right is None or not {rows, columns} <= left.keys() | right.keys():
+            return None
+        if rows not in left or columns not in right or rows in right or columns in left:
+            continue
+        found = _dims(nest, left, right)
+        if found is not None:
+            return _made(nest, *found)
+    return None
+
+
+def _offset(read: Read, nest: _Nest) -> dict[str, int] | None:
+    """Return the strides of an operand in scratch by variable, 0 for the constant; or None.
+
+    Other atoms, such as the number of a stage, are named by their text.
+    """
+    buffer = nest.buffers[read.tensor]
+    if buffer.scope is not Scope.LOCAL or {read.dtype, buffer.dtype} != {"bfloat16"}:
+        return None
+    offset: Form | None = flat_offset(read, buffer)
+    if offset is None or prod(buffer.extents) % ROWS:
+        return None
+    own = {*nest.extents, *(name for name, _ in nest.tile.lanes)}
+    if any(not isinstance(atom, Var) and own & variables(atom) for atom in offset.terms):
+        return None
+    return {"": offset.const, **{str(atom): n for atom, n in offset.terms.items()}}
+
+
+def _dims(
+    nest: _Nest, left: Mapping[str, int], right: Mapping[str, int]
+) -> tuple[str, str, str] | None:
+    """Return the dimension of pairs of rows, that of pairs of columns, and the steps; or None."""
+    (rows, _), (columns, _) = nest.tile.lanes[-2:]
+    kept = {name for one in nest.tile.store.index for name in variables(one)}
+    dims = dict(nest.tile.dims)
+    pairs = [
+        name for name, n in dims.items()
+        if n % PAIR == 0 and name in kept and name in left and name not in right
+    ]  # fmt: skip
+    wide = [
+        name for name, n in dims.items()
+        if n == PAIR and name in kept and name not in left
+        and PAIR * right.get(name, 0) == right[columns]
+    ]  # fmt: skip
+    for step, extent in nest.extents.items():
+        if extent % STEPS or step in kept or not {step} <= left.keys() & right.keys():
+            continue
+        for pair in wide:
+            lies = _aligned(left, step, {rows}) and _aligned(right, step, {columns, pair})
+            if lies and pairs:
+                return pairs[0], pair, step
+    return None
+
+
+def _aligned(strides: Mapping[str, int], step: str, neighbours: set[str]) -> bool:
+    """Return whether rows of 8 elements, along the steps or the neighbours, are aligned groups."""
+    along = {step} if strides[step] == 1 else neighbours
+    first = min(strides[name] for name in along)
+    return first == 1 and all(n % ROWS == 0 for name, n in strides.items() if name not in along)
+
+
+def _made(nest: _Nest, row: str, column: str, step: str) -> Stmt:
+    tile, extents = nest.tile, nest.extents
+    kept = {name for one in tile.store.index for name in variables(one)}
+    sums = tuple((name, n) for name, n in tile.dims if name in kept)
+    products = prod(n for _, n in sums) // (PAIR * PAIR)
+    groups = extents[step] // STEPS
+    fitting = [u for u in range(1, groups + 1) if groups % u == 0 and u * products <= PRODUCTS]
+    own = max(fitting, default=1)
+    group, inner = f"{step}.g", f"{step}.q"
+    at = add(mul(Var(group), Const(STEPS)), Var(inner))
+    if own < groups:
+        at = add(mul(Var(step), Const(own * STEPS)), at)
+    moved = substitute_stmt(tile.store, {step: at})
+    assert isinstance(moved, Store)
+    made: Stmt = replace(
+        tile,
+        dims=(*sums, (group, own), (inner, STEPS)),
+        store=moved,
+        dot=(inner, FUNCTION),
+        matrix=Matrix(row, group, column=column),
+    )
+    around = {name: n for name, n in extents.items() if name not in kept}
+    around[step] = groups // own
+    for name, n in reversed(around.items()):
+        if name != step or n > 1:
+            made = For(name, Const(n), made)
+    return made
