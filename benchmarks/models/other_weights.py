@@ -1,11 +1,12 @@
-"""A model tuned again with other weights: trials, seconds and machine code of both bundles.
+"""A model tuned again with other weights: trials and seconds of both, and kernels of both bundles.
 
     python -m benchmarks.models.ladder make FOLDER
     python -m benchmarks.models.other_weights FOLDER [--only resnet18] [--trials-per-task 24]
 
 Both are made by `ansorpy tune` in one data folder of their own. The second model is the first with
 each weight of rank 2 and more multiplied by random factors between 0.5 and 1.5. The exit code is 1
-if the second bundle took a trial, has other kernels, or is not verified.
+if the second bundle took a trial or is not verified. Its kernels may differ: without a trial, the
+leaders of the store are timed again, and the fastest is delivered.
 """
 
 import os
@@ -80,8 +81,8 @@ def row_of(name: str, file: Path, trials: int) -> Row:
 
 
 def is_met(row: Row) -> bool:
-    """Return True if the second bundle is verified, without a trial and with the same kernels."""
-    return not row["failed"] and row["trials"][1] == 0 and row["equal_kernels"]
+    """Return True if the second bundle is verified and took no trial."""
+    return not row["failed"] and row["trials"][1] == 0
 
 
 def page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
