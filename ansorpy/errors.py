@@ -2,6 +2,7 @@
 
 AnsorError
   + SpecError       the request is wrong               -> HTTP 422, exit code 2
+      + ShapeError  a document does not match its schema: names the place
       + GraphError  a model cannot be compiled: names the node, its operator, the attribute
           + UnknownValueError  an operator needs a value that is computed at run time
   + StepError       a transform broke its condition    -> a bug in a rule or a mutation
@@ -24,6 +25,21 @@ class AnsorError(Exception):
 
 class SpecError(AnsorError):
     """The request is wrong: the message names the place, the value and the limit."""
+
+
+class ShapeError(SpecError):
+    """A document does not match its schema at one place.
+
+    Args:
+        message: names the place, the value and the expected kind.
+        place: the way to the value, such as `spec.nodes[2].body[0].a`.
+        code: the kind of mistake, as in the problem details of the service.
+        expected: the valid values, in words of the schema alone.
+    """
+
+    def __init__(self, message: str, place: str, code: str, expected: str) -> None:
+        super().__init__(message)
+        self.place, self.code, self.expected = place, code, expected
 
 
 class GraphError(SpecError):

@@ -9,6 +9,7 @@ from typing import Final
 LONGEST: Final = 80  # characters of a name of the model
 HOSTED: Final = "--hosted"
 _BIND: Final = re.compile(r"--bind (.{0,100}?)=(VALUE|1)\b")
+_SIZE: Final = re.compile(r"a binding, such as (.{1,100}?)=(\d+)")
 _SHAPE: Final = re.compile(r"--shape (.{0,100}?)=((?:\d+,)*\d+)")
 
 
@@ -30,6 +31,7 @@ def is_binding(told: str) -> bool:
 
 def as_fields(told: str) -> str:
     """Return a message with the fields of a request in place of options."""
+    told = _SIZE.sub(r'"bind": {"\1": \2}', told)
     told = _BIND.sub(r'"bind": {"\1": \2}', told)
     told = _SHAPE.sub(lambda found: f'"shapes": {{"{found[1]}": [{_listed(found[2])}]}}', told)
     return told.replace(HOSTED, '"hosted": true')

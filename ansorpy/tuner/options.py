@@ -25,6 +25,7 @@ from ansorpy.tuner.option import Definition, Option, OptionLimits, definitions
 
 MAX_TRIALS: Final = 1_000_000  # every trial is kept in memory while its task is tuned
 MAX_CORES: Final = 256
+RULE_PATTERN: Final = "^[A-Za-z]{1,40}$"  # the form of names in `without`
 
 # The options of a job in release 0.1: stored jobs and digests have each of them in any case.
 FIRST: Final = (
@@ -40,11 +41,10 @@ class TuneOptions:
     trials: Annotated[
         int,
         Option(
-            "Candidates to measure, all tasks together. 0, on this machine only: the best"
-            " choices of the cost model are timed, and the fastest is verified and delivered as a"
-            " library, in about two seconds.",
+            "Candidates to measure, all tasks together. 0: the best choices of the cost model are"
+            " timed, and the fastest is verified and delivered as a library, in about two seconds.",
             OptionLimits(least=0, most=MAX_TRIALS),
-            service=OptionLimits(least=1, most=100_000),
+            service=OptionLimits(least=0, most=100_000),
             budget=True,
         ),
     ] = 64
@@ -145,7 +145,7 @@ class TuneOptions:
         Sequence[str],
         Option(
             "Names of rules to switch off: SplitPhases.",
-            service=OptionLimits(items=32, pattern="^[A-Za-z]{1,40}$"),
+            service=OptionLimits(items=32, pattern=RULE_PATTERN),
         ),
     ] = ()
 

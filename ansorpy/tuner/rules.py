@@ -38,10 +38,15 @@ def _left(rules: tuple[Rule, ...], without: Sequence[str]) -> tuple[Rule, ...]:
     names = dict.fromkeys(type(rule).__name__ for rule in rules)
     for name in without:
         if name not in names:
-            raise SpecError(f"without {name}: the rules are {', '.join(names)}")
+            raise SpecError(
+                f"cannot switch off {name} because no rule has that name;"
+                f" expected {', '.join(names)}"
+            )
     left = tuple(rule for rule in rules if type(rule).__name__ not in without)
     if not left:
-        raise SpecError("without: no rule is left")
+        raise SpecError(
+            "cannot switch off every rule because no sketch would be left; expected one less"
+        )
     return left
 
 

@@ -1,19 +1,15 @@
-"""Request bodies: read with limits of size and time, then parsed strictly."""
+"""Request bodies, read with limits of size and time."""
 
 import asyncio
-import json
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from fastapi import HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, ValidationError
 
 from ansorpy.server.access.errors import OverloadedError
-from ansorpy.server.http.validation import InvalidBodyError, mistakes
-from ansorpy.server.schemas.problem import Mistake
 
 BODY_S: Final = 30.0  # time limit for a complete body; for that of a file, beside its bytes
 FILE_BYTES_PER_S: Final = 1 << 18  # a file may arrive as slowly as that
@@ -21,21 +17,6 @@ WRITE_BYTES: Final = 1 << 20  # received bytes of a file that are written at onc
 JSON: Final = "application/json"
 CURL: Final = "application/x-www-form-urlencoded"  # the default of `curl -d`
 RETRY_S: Final = 60  # Retry-After if the disk is full
-MAX_DIGITS: Final = 40  # digits of one number
-MAX_KEYS: Final = 1024  # keys of one object
-
-Model = TypeVar("Model", bound=BaseModel)
-
-
-# The field `expected` of a mistake, by its code.
-_EXPECTED: Final = {
-    "json_invalid": "one JSON object in UTF-8",
-    "json_too_deep": "an object of few levels",
-    "json_key_twice": "each key once",
-    "json_not_finite": "finite numbers",
-    "json_number_too_long": f"at most {MAX_DIGITS} digits",
-    "json_too_many_keys": f"at most {MAX_KEYS} keys",
-}
 
 
 def check_json(request: Request) -> None:
@@ -141,61 +122,3 @@ def _too_slow(expected: str) -> HTTPException:
 def _too_long(limit_bytes: int) -> HTTPException:
     detail = f"cannot read the body because it is too long; expected at most {limit_bytes} bytes"
     return HTTPException(413, detail)
-
-
-def parse(model: type[Model], body: bytes) -> Model:
-    """Return the model of a JSON body.
-
-    Duplicate keys, NaN, infinity, numbers of more than MAX_DIGITS digits, objects of more than
-    MAX_KEYS keys and bytes that are not UTF-8 are errors.
-
-    Raises:
-        InvalidBodyError: the body is not JSON, or does not match the model.
-    """
-    try:
-        found = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_int=_short_int,
-            parse_float=_finite_float,
-        )
-    except RecursionError:
-        raise _malformed("json_too_deep") from None
-    except ValueError as error:
-        raise _malformed(str(error)) from None
-    try:
-        return model.model_validate(found)
-    except ValidationError as error:
-        raise InvalidBodyError(mistakes(error.errors(include_input=False), model)) from None
-
-
-def _malformed(kind: str) -> InvalidBodyError:
-    code = kind if kind in _EXPECTED else "json_invalid"
-    return InvalidBodyError([Mistake(place="body", code=code, expected=_EXPECTED[code])])
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(pairs) > MAX_KEYS:
-        raise ValueError("json_too_many_keys")
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("json_key_twice")
-    return found
-
-
-def _no_constant(_: str) -> float:
-    raise ValueError("json_not_finite")
-
-
-def _short_int(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError("json_number_too_long")
-    return int(text)
-
-
-def _finite_float(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError("json_not_finite")
-    return value

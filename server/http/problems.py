@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError, TimeoutError
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from ansorpy.errors import AnsorError, SpecError
+from ansorpy.errors import AnsorError, ShapeError, SpecError
 from ansorpy.graph.remedies import as_fields
 from ansorpy.server.access.errors import (
     ForbiddenError,
@@ -21,8 +21,15 @@ from ansorpy.server.access.errors import (
     RateLimitError,
     UnauthenticatedError,
 )
-from ansorpy.server.http.validation import InvalidBodyError, mistakes, to_ascii
+from ansorpy.server.http.validation import (
+    InvalidBodyError,
+    mistake_of,
+    mistake_of_field,
+    mistakes,
+    to_ascii,
+)
 from ansorpy.server.jobs.errors import (
+    FieldError,
     KeyReusedError,
     NotFoundError,
     NotInstalledError,
@@ -37,6 +44,9 @@ log = logging.getLogger(__name__)
 MAX_DETAIL: Final = 500
 PROBLEM_CODE: Final = "ansorpy.problem"
 NO_PATH: Final = "cannot find this path because no operation has it; expected a path of /docs"
+NO_DETAIL: Final = (
+    "cannot answer because of an error with status {status}; expected a request of /docs"
+)
 RETRY_S: Final = 5  # Retry-After if the database does not answer, or the service is overloaded
 
 # Status and `code` of each expected error.
@@ -63,8 +73,8 @@ def install_error_handlers(app: FastAPI) -> None:
     """Register the exception handlers of all errors."""
     for kind in MEANING:
         app.add_exception_handler(kind, _expected)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(InvalidBodyError, _invalid)
+    for invalid in (RequestValidationError, InvalidBodyError, ShapeError):
+        app.add_exception_handler(invalid, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(TimeoutError, _database)
@@ -98,7 +108,7 @@ def problem(
         title=HTTPStatus(status).phrase,
         status=int(status),
         code=code,
-        detail=to_ascii(detail)[:MAX_DETAIL] or HTTPStatus(status).description,
+        detail=to_ascii(detail).strip()[:MAX_DETAIL] or NO_DETAIL.format(status=int(status)),
         errors=list(errors),
     )
     return ProblemResponse(body, headers)
@@ -111,13 +121,17 @@ def _expected(_: Request, error: Exception) -> JSONResponse:
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, UnauthenticatedError):
         headers["WWW-Authenticate"] = "Bearer"
-    return problem(status, code, as_fields(str(error)), headers=headers)
+    detail = as_fields(str(error))
+    errors = [mistake_of_field(error, detail)] if isinstance(error, FieldError) else []
+    return problem(status, code, detail, errors, headers)
 
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError | InvalidBodyError)
     if isinstance(error, RequestValidationError):
         error = InvalidBodyError(mistakes(error.errors()))
+    elif isinstance(error, ShapeError):
+        error = InvalidBodyError([mistake_of(error)])
+    assert isinstance(error, InvalidBodyError)
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", str(error), error.mistakes)
 
 

@@ -71,10 +71,10 @@ class Submission(TuneOptions):
         names = [dag.name for dag in self.dags]
         self.check_tasks(names)
         check_one_task(self, len(names))
-        if self.trials < len(names):
+        if 0 < self.trials < len(names):
             raise SpecError(
                 f"cannot tune {len(names)} tasks with {self.trials} trials because each needs one;"
-                f" expected at least {len(names)}"
+                f" expected at least {len(names)}, or 0 for first answers alone"
             )
 
     @cached_property
@@ -157,6 +157,9 @@ def read_dags(
         SpecError: the text or an object is invalid, or two tasks have the same name.
     """
     extents = {name: int(extent) for name, extent in bind.items()}
-    found = tuple(map(from_json, dags)) if dags is not None else parse(text or "", extents)
+    if dags is None:
+        found = parse(text or "", extents)
+    else:
+        found = tuple(from_json(dag, f"dags[{number}]") for number, dag in enumerate(dags))
     check_tasks(found)
     return found

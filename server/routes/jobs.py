@@ -8,10 +8,11 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 
-from ansorpy.server.http.body import check_json, parse, read_bounded
+from ansorpy.server.http.body import check_json, read_bounded
 from ansorpy.server.http.conditional import MAX_HEADER, matches, not_modified
 from ansorpy.server.http.event_poller import EventReader
 from ansorpy.server.http.event_streams import MEDIA_TYPES
+from ansorpy.server.http.json_body import parse
 from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess
 from ansorpy.server.schemas.base import NAME_PATTERN
 from ansorpy.server.schemas.explain import ExplainReply

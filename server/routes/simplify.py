@@ -11,7 +11,8 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.concurrency import contextmanager_in_threadpool, run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from ansorpy.server.http.body import JSON, parse, read_bounded
+from ansorpy.server.http.body import JSON, read_bounded
+from ansorpy.server.http.json_body import parse
 from ansorpy.server.routes.dependencies import Dependencies, Deps, ReadAccess, TuneAccess
 from ansorpy.server.routes.models import BINARY, ONNX, received
 from ansorpy.server.schemas.model import Passes, SimplifyReply, SimplifyRequest

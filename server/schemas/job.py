@@ -1,8 +1,9 @@
 """Jobs: requests and replies."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ansorpy.model.options import model_definitions
 from ansorpy.server.schemas.base import DIGEST_PATTERN, Digest, Whole, Wire
@@ -15,6 +16,17 @@ from ansorpy.tuner.options import TuneOptions, options_of
 MAX_TEXT = 64 * 1024
 MAX_TASKS = 64
 MATMUL = "def mm(float(64,64) A, float(64,64) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+
+# Rules over several fields of a request: kind of mistake, and reason for people.
+RULES: Final = {
+    "no_source": "it has no computation",
+    "several_sources": "it has several computations",
+    "text_extents": "its values are the extents of a text",
+    "needs_model": "it belongs to a model or a graph",
+    "mode_of_model": "a schedule is of one task",
+    "weights_of_model": "the weights of the tasks of a model follow from it",
+    "graph_extents": "the extents of a graph are numbers",
+}
 
 Extent = Annotated[int, Whole, Field(ge=1, le=2**31 - 1)]
 InputName = Annotated[str, Field(min_length=1, max_length=256)]
@@ -79,21 +91,40 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
 
     @model_validator(mode="after")
     def _one_source(self) -> "JobRequest":
-        if sum(one is not None for one in (self.text, self.dags, self.model, self.graph)) != 1:
-            raise ValueError("exactly one of text, dags, model and graph")
-        whole = self.model is not None or self.graph is not None
-        if not whole and any(type(one) is not int or one < 1 for one in self.bind.values()):
-            raise ValueError("positive integers in bind: they are the extents of a text")
-        if not whole and (self.shapes or self.model_options()):
-            told = ", ".join(("shapes", *model_definitions()))
-            raise ValueError(f"a model or a graph with {told}")
-        if whole and self.mode != "auto":
-            raise ValueError("no mode of a model but auto: a schedule is of one task")
-        if whole and self.weights:
-            raise ValueError("no weights: those of the tasks of a model follow from it")
-        if self.graph is not None and (self.bind or self.shapes):
-            raise ValueError("no bind and no shapes: the extents of a graph are numbers")
+        count = sum(one is not None for one in (self.text, self.dags, self.model, self.graph))
+        if count != 1:
+            rule = "several_sources" if count else "no_source"
+            raise _broken(rule, "", "exactly one of text, dags, model and graph")
+        if self.model is not None or self.graph is not None:
+            self._check_whole()
+        else:
+            self._check_tasks()
         return self
+
+    def _check_tasks(self) -> None:
+        """Refuse fields that only a model has, and extents that are no positive integers."""
+        if any(type(one) is not int or one < 1 for one in self.bind.values()):
+            raise _broken("text_extents", "bind", "positive integers")
+        own = self.model_options()
+        told = ["shapes"] if self.shapes else []
+        told += [f"budget.{name}" if name in Budget.model_fields else name for name in own]
+        if told:
+            raise _broken("needs_model", told[0], f"a model or a graph with {', '.join(told)}")
+
+    def _check_whole(self) -> None:
+        """Refuse fields that a model or a graph determines itself."""
+        if self.mode != "auto":
+            raise _broken("mode_of_model", "mode", "auto")
+        if self.weights:
+            raise _broken("weights_of_model", "weights", "no weights")
+        if self.graph is not None and (self.bind or self.shapes):
+            place = "bind" if self.bind else "shapes"
+            raise _broken("graph_extents", place, "no bind and no shapes")
+
+
+def _broken(rule: str, place: str, expected: str) -> PydanticCustomError:
+    """Return the mistake of a request that breaks one of RULES."""
+    return PydanticCustomError(rule, "{expected}", {"place": place, "expected": expected})
 
 
 class TaskReply(Wire):
@@ -105,10 +136,13 @@ class TaskReply(Wire):
     sketches: int | None = None
     best_s: float | None = Field(
         default=None,
-        description="Measured time: of the fastest trial so far, then of the final race.",
+        description="Measured time: of the newest kernel or the fastest trial so far, then of the"
+        " final race.",
     )
     baseline_s: float | None = Field(
-        default=None, description="The faster of the untuned kernel and NumPy, in the final race."
+        default=None,
+        description="The faster of the untuned kernel and NumPy: measured before the first trial,"
+        " then again in the final race.",
     )
     naive_s: float | None = None
     numpy_s: float | None = None
@@ -202,7 +236,7 @@ class NetworkReply(Wire):
 
     name: str
     best_s: float | None = Field(description="Null until each of its tasks has a time.")
-    baseline_s: float | None = Field(description="Untuned or NumPy, after the final races.")
+    baseline_s: float | None = Field(description="Untuned or NumPy, once each task has a time.")
     target_s: float | None = Field(description="As requested.")
 
 

@@ -24,7 +24,9 @@ class Problem(Wire):
     title: str = Field(description="The phrase of the status.")
     status: int
     code: str = Field(description="One word for programs, such as `spec`, `rate` or `unknown`.")
-    detail: str = Field(description="A sentence for people: the problem, its reason, the remedy.")
+    detail: str = Field(
+        min_length=1, description="A sentence for people: the problem, its reason, the remedy."
+    )
     errors: list[Mistake] = Field(default_factory=list)
 
 

@@ -23,7 +23,7 @@ from ansorpy.tuner.rules import find_rules
 NO_TASK: Final = "cannot find this task because the job has none of this name; expected a task name"
 OF_MODEL: Final = (
     "cannot explain this job because the Dags of a model's tasks are not stored; expected a job"
-    " of text or of Dags, or `ansorpy explain` of the model"
+    " of text or of Dags"
 )
 PAGE_BYTES: Final = 11_000  # size of the visits in one reply
 EXAMPLE_CHARS: Final = 300

@@ -3,19 +3,20 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from ansorpy.errors import GraphError, SpecError
+from ansorpy.errors import GraphError, ShapeError, SpecError
 from ansorpy.graph.remedies import is_binding
 from ansorpy.graph.wire.read import DocumentLimits, from_json
 from ansorpy.server.access.quota import Quota, check_quota
 from ansorpy.server.db.engine import now, reading, transaction
 from ansorpy.server.db.models import JobEventRow, JobRow
 from ansorpy.server.jobs import machines, models, queries
-from ansorpy.server.jobs.errors import NotFoundError
+from ansorpy.server.jobs.errors import FieldError, NotFoundError, naming
 from ansorpy.server.jobs.events import last_events, read_events
 from ansorpy.server.jobs.models import StoredModel
 from ansorpy.server.jobs.states import ENDED, State
@@ -29,6 +30,7 @@ from ansorpy.target import require_cpu
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.modes import check_mode_target
+from ansorpy.tuner.networks import networks_of
 from ansorpy.tuner.options import check_whole, values
 from ansorpy.tuner.request import check_estimated
 from ansorpy.tuner.rules import find_rules
@@ -101,43 +103,61 @@ class JobService:
         return JobSubmitted(**reply.model_dump(), how=found.how)
 
     def _submission(self, request: JobRequest) -> Submission:
+        space = "schedule" if request.template is None else "template"
         try:
-            options = request.options()
+            with naming(space):
+                options = request.options()
             dags = self._dags(request)
             if request.model is not None or request.graph is not None:
-                check_whole(options)
-            check_space(options, dags)
+                with naming("deterministic"):  # the schema has refused a mode
+                    check_whole(options)
+            with naming(space):
+                check_space(options, dags)
             kind = "cuda" if request.target.startswith("cuda") else "cpu"
-            find_rules(kind, options.allow, options.without)
-            return Submission(
-                dags,
-                model=source_of(request, self.limits),
-                target=request.target,
-                priority=request.priority,
-                text=request.text,
-                **{
-                    **values(options),
-                    "allow": sorted(set(options.allow)),
-                    "without": sorted(set(options.without)),
-                },
-            )
+            with naming("without"):
+                find_rules(kind, options.allow, options.without)
+            if dags:
+                with naming("weights"):
+                    networks_of(options.weights, [dag.name for dag in dags])
+            with naming("budget"):
+                return Submission(
+                    dags,
+                    model=source_of(request, self.limits),
+                    target=request.target,
+                    priority=request.priority,
+                    text=request.text,
+                    **{
+                        **values(options),
+                        "allow": sorted(set(options.allow)),
+                        "without": sorted(set(options.without)),
+                    },
+                )
         except SpecError as error:
             budget = request.budget
             keys = (*request.weights, *budget.network_targets_s, *budget.task_targets_s)
             names = (*request.bind, *request.shapes, *keys, *request.without, *budget.tasks)
             sent = request.dags or ([] if request.graph is None else [request.graph])
             written = json.dumps([request.schedule, request.template])
-            told = redacted(str(error), request.text, sent, (*names, written))
-            raise SpecError(told) from None
+            told = partial(redacted, text=request.text, dags=sent, names=(*names, written))
+            if isinstance(error, ShapeError):
+                place = told(error.place)
+                raise ShapeError(told(str(error)), place, error.code, error.expected) from None
+            if isinstance(error, FieldError):
+                raise FieldError(told(str(error)), error.place) from None
+            raise SpecError(told(str(error))) from None
 
     def _dags(self, request: JobRequest) -> tuple[Dag, ...]:
         """Return the checked Dags of a request; none for a model."""
         if request.model is not None or request.graph is not None:
             return ()
-        check_parts(request.dags or (), self.limits)
-        dags = read_dags(request.text, request.dags, request.bind)
-        dags = chosen_dags(dags, request.options().tasks)
-        check_dags(dags, self.limits)
+        source = "dags" if request.text is None else "text"
+        with naming(source):
+            check_parts(request.dags or (), self.limits)
+            dags = read_dags(request.text, request.dags, request.bind)
+        with naming("budget.tasks"):
+            dags = chosen_dags(dags, request.options().tasks)
+        with naming(source):
+            check_dags(dags, self.limits)
         return dags
 
     def read(self, tenant_id: int, job_id: str, has: Callable[[str], bool]) -> TaggedJob:
@@ -269,7 +289,7 @@ def _check_target(tx: Session, request: JobRequest) -> None:
             if request.model is not None or request.graph is not None:
                 require_cpu(request.target)
     except SpecError as error:
-        raise SpecError(redacted(str(error), None, (), (request.target,))) from None
+        raise FieldError(redacted(str(error), None, (), (request.target,)), "target") from None
 
 
 def _told(tx: Session, row: JobRow, waiting_for: str | None) -> JobReply:

@@ -28,7 +28,8 @@ _KEYS: Final = (
     "ansorpy", "name", "nodes", "outputs", "kind", "placeholder", "constant", "compute", "shape",
     "dtype", "data", "axes", "dtypes", "body", "combiner", "reduce_axes", "start", "attrs",
     "unroll", "no_split_inner", "const_axes", "layout_free", "flop", "const", "read", "output",
-    "call", "cast", "select", "then", "other", "graph", "inputs", "weights",
+    "call", "cast", "select", "then", "other", "graph", "inputs", "weights", "dags",
+    "ansorpy_graph",
 )  # fmt: skip
 VOCABULARY: Final = frozenset(
     (

@@ -108,7 +108,7 @@ def _fields() -> Iterator[tuple[str, bytes]]:
                    {"x": [1] * 17}, {"": [4]}, {"x" * 257: [4]}, {"x": [4]}],
         "hosted": ["yes", 1, None, True],
         "budget": [{"trials_per_task": 0}, {"trials_per_task": 8}, {"trials_per_task": 100_001},
-                   5, [], "x", None, {"trials": 0}, {"trials": -1}, {"trials": 100_001},
+                   5, [], "x", None, {"trials": -1}, {"trials": 100_001},
                    {"trials": 2**63}, {"trials": 1.5}, {"trials": "64"}, {"trials": None},
                    {"trials": True}, {"seconds": 0}, {"seconds": -1}, {"seconds": 86_401},
                    {"seconds": float("inf")}, {"seconds": float("nan")}, {"seconds": "1"},

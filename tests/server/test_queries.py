@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,8 +46,12 @@ def test_a_document_round_trips() -> None:
 def test_submissions_are_validated() -> None:
     with pytest.raises(SpecError, match="cannot weight x because it is no task; expected mm"):
         Submission(MM, weights={"x": 1.0})
-    with pytest.raises(SpecError, match="cannot tune 1 tasks with 0 trials"):
-        Submission(MM, trials=0)
+    two = (*MM, replace(MM[0], name="other"))
+    with pytest.raises(
+        SpecError, match=r"2 tasks with 1 trials because .* expected at least 2, or 0"
+    ):
+        Submission(two, trials=1)
+    assert Submission(two, trials=0).trials == 0, "first answers alone"
 
 
 def test_the_same_idempotency_key_is_the_same_job(engine: Engine) -> None:

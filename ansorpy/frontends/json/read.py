@@ -5,9 +5,10 @@ import binascii
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final, NoReturn, TypeVar
 
-from ansorpy.errors import SpecError, quoted
+from ansorpy.errors import ShapeError, SpecError, quoted
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
@@ -22,6 +23,7 @@ NON_FINITE: Final[Mapping[str, float]] = {
 }
 ITEM_LIMIT: Final = 2**11  # items of one list
 INT_LIMIT: Final = 2**63
+KEY_CHARS: Final = 64  # characters of an unknown key that are compared with the known keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,12 @@ class JsonValue:
 
     def refuse(self, wanted: str) -> NoReturn:
         """Raise the error that names the place, the value and the expected kind."""
-        raise SpecError(f"{self.path} is {_kind(self.value)}, not {wanted}")
+        message = f"{self.path} is {_kind(self.value)}, not {wanted}"
+        raise ShapeError(message, self.path, "value", wanted)
+
+    def _too_long(self, count: int, unit: str, limit: int) -> NoReturn:
+        message = f"{self.path} has {count} {unit}, limit {limit}"
+        raise ShapeError(message, self.path, "too_long", f"at most {limit} {unit}")
 
     def keys(
         self, needed: tuple[str, ...], optional: tuple[str, ...] = ()
@@ -43,13 +50,15 @@ class JsonValue:
             self.refuse("an object")
         for key in self.value:
             if key not in needed and key not in optional:
-                raise SpecError(
-                    f"{self.path}: key {quoted(key)} is not known; there are "
-                    f"{', '.join((*needed, *optional))}"
-                )
+                known = (*needed, *optional)
+                near = get_close_matches(str(key)[:KEY_CHARS], known, 1)
+                there = ", ".join(known) + (f"; the nearest is {near[0]}" if near else "")
+                message = f"{self.path}: key {quoted(key)} is not known; there are {there}"
+                raise ShapeError(message, f"{self.path}.?", "extra_forbidden", there)
         for key in needed:
             if key not in self.value:
-                raise SpecError(f"{self.path}: key {key!r} is missing")
+                message, place = f"{self.path}: key {key!r} is missing", f"{self.path}.{key}"
+                raise ShapeError(message, place, "missing", "a value")
         return {key: JsonValue(f"{self.path}.{key}", value) for key, value in self.value.items()}
 
     def has(self, key: str) -> bool:
@@ -61,7 +70,7 @@ class JsonValue:
         if not isinstance(self.value, list):
             self.refuse("a list")
         if len(self.value) > limit:
-            raise SpecError(f"{self.path} has {len(self.value)} items, limit {limit}")
+            self._too_long(len(self.value), "items", limit)
         return tuple(
             read(JsonValue(f"{self.path}[{i}]", item)) for i, item in enumerate(self.value)
         )
@@ -71,7 +80,7 @@ class JsonValue:
         if not isinstance(self.value, str):
             self.refuse("a string")
         if len(self.value) > limit:
-            raise SpecError(f"{self.path} has {len(self.value)} characters, limit {limit}")
+            self._too_long(len(self.value), "characters", limit)
         return self.value
 
     def whole(self) -> int:
@@ -154,7 +163,8 @@ def _constant(place: JsonValue) -> ConstantTensor:
     try:
         data = base64.b64decode(encoded.encode("ascii"), validate=True)
     except (ValueError, binascii.Error):
-        raise SpecError(f"{place.path}.data is not base64") from None
+        path = f"{place.path}.data"
+        raise ShapeError(f"{path} is not base64", path, "value", "base64") from None
     shape = keys["shape"].items(JsonValue.whole, LIMITS.rank)
     return ConstantTensor(keys["name"].text(), shape, keys["dtype"].text(), data)
 

@@ -38,13 +38,16 @@ def to_json(dag: Dag) -> Json:
     }
 
 
-def from_json(obj: object) -> Dag:
+def from_json(obj: object, place: str = "spec") -> Dag:
     """Return the Dag of a parsed wire form; the inverse of `to_json`.
+
+    Args:
+        place: the name of the document in messages.
 
     Raises:
         SpecError: names the place in the document, the value and the expected kind.
     """
-    dag = dag_from(JsonValue("spec", obj), VERSION)
+    dag = dag_from(JsonValue(place, obj), VERSION)
     check(dag)
     return dag
 
