@@ -120,6 +120,24 @@ class FirstAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class BaselineTimed:
+    """The untuned kernel and NumPy were timed in turns before the first trial of a task.
+
+    Times in seconds; None if the contestant did not finish. The final race measures both again.
+    """
+
+    task: str
+    naive_s: float | None
+    numpy_s: float | None
+    numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
+
+    @property
+    def baseline_s(self) -> float | None:
+        """The faster of both, None if neither finished."""
+        return min((one for one in (self.naive_s, self.numpy_s) if one is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class RoundDone:
     """One batch of trials was measured; counts are totals of the task so far."""
 
@@ -163,7 +181,10 @@ class Emulating:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The best kernel of a task so far was raced, verified and written; the search continues."""
+    """The best kernel of a task so far was verified and written; the search continues.
+
+    It was raced and has a `kernel.py`; early in a job of the service it is a library alone.
+    """
 
     task: str
     kernel: Path  # the zip
@@ -238,6 +259,6 @@ class Finished:
 
 
 Event = (
-    Started | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer | RoundDone | Improved
-    | Delivered | Stopping | Racing | Emulating | TaskDone | Finished
+    Started | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer | BaselineTimed | RoundDone
+    | Improved | Delivered | Stopping | Racing | Emulating | TaskDone | Finished
 )  # fmt: skip

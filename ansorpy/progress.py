@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TextIO, TypeVar
 
 from ansorpy.events import (
+    BaselineTimed,
     Delivered,
     Derived,
     Emulating,
@@ -277,7 +278,15 @@ def as_line(event: Event) -> str:
             return _of_round(event)
         case Emulating(task=task):
             return f"{task}: {EMULATION}"
-        case FirstAnswer() | Delivered() | Racing() | TaskDone() | Stopping() | Finished():
+        case (
+            BaselineTimed()
+            | FirstAnswer()
+            | Delivered()
+            | Racing()
+            | TaskDone()
+            | Stopping()
+            | Finished()
+        ):
             return _of_delivery(event)
 
 
@@ -293,11 +302,14 @@ def _of_round(event: RoundDone) -> str:
 
 
 def _of_delivery(
-    event: FirstAnswer | Delivered | Racing | TaskDone | Stopping | Finished,
+    event: BaselineTimed | FirstAnswer | Delivered | Racing | TaskDone | Stopping | Finished,
 ) -> str:
     match event:
         case FirstAnswer(task=task, kernel=kernel, best_s=best_s, seconds=seconds):
             return f"{task}: first answer after {seconds:.1f} s: {duration(best_s)}, {kernel}"
+        case BaselineTimed(task=task, baseline_s=baseline_s):
+            told = "none" if baseline_s is None else duration(baseline_s)
+            return f"{task}: the faster of the untuned kernel and NumPy: {told}"
         case Delivered(task=task, kernel=kernel, best_s=best_s):
             return f"{task}: {duration(best_s)} verified and written to {kernel}"
         case Racing(task=task):

@@ -85,7 +85,9 @@ class Arm:
         else:
             found = self._random(count)
             unbound = bind(self.task, found)
-            found, outcomes = measure(self.task, found, emit(pool, unbound), lambda: False)
+            found, outcomes = measure(
+                self.task, found, emit(pool, unbound, [None] * len(unbound)), lambda: False
+            )
             self.task.learn(found, outcomes)
         self.costs_s += costs_of(outcomes).tolist()
 

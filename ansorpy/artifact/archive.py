@@ -51,14 +51,16 @@ def pack(
     record: Record,
     target: Target,
     native: Library | str,
+    best_so_far: bool = False,
 ) -> Path:
-    """Write the zip of the record that ends a tuning; return its path.
+    """Write the zip of a record with its race, mostly the last of a tuning; return its path.
 
     Args:
         kernel: the source of the winner of the race.
         schedule: the loops for people, for the header of the file.
         record: with its race; its id names the zip.
         native: the verified library, or the reason for its absence.
+        best_so_far: the search goes on; the manifest says so.
     """
     race = record.race
     assert race is not None, "only a raced record is delivered"
@@ -69,6 +71,7 @@ def pack(
         content["native.py"] = native_text().encode()
     manifest = _manifest(dag, kernel, record, race, target)
     raced = _raced(dag, race)
+    manifest["best_so_far"] = best_so_far
     manifest["native"] = _native(native, race.native_s, race.span, flop_count(dag), raced)
     return write(folder / f"{dag.name}-{record.id[:12]}.zip", content, manifest)
 
@@ -93,13 +96,15 @@ def pack_native(
     target: Target,
     cases: Sequence[str],
     reformulated: str,
+    best_so_far: bool,
 ) -> Path:
-    """Write the zip of a first answer: the library alone, no `kernel.py`; return its path.
+    """Write the zip of a library that was not raced, without `kernel.py`; return its path.
 
     Args:
         library: the linked library, which passed the `cases`.
         reformulated: the parts computed by another algorithm (ADR-0035), for people; "": none.
         record: the record of its one measurement, whose id names the zip.
+        best_so_far: the search goes on; the manifest says so.
     """
     assert isinstance(record.outcome, Measured), "only what passed is delivered"
     content = {
@@ -111,6 +116,7 @@ def pack_native(
         **about(dag, library.buffers, record, target, library.features),
         "winner": "tuned",
         "delivered": "first answer",
+        "best_so_far": best_so_far,
         "verification": {
             "reference": "float64",
             "cases": list(cases),

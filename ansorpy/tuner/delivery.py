@@ -1,18 +1,26 @@
 """Delivery of kernels: the best so far during the search, the winner of the final race."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Final
 
 from ansorpy.cost.model import CostModel
-from ansorpy.events import Delivered, Event, FirstAnswer, Racing, TaskDone, TaskResult
+from ansorpy.events import (
+    BaselineTimed,
+    Delivered,
+    Event,
+    FirstAnswer,
+    Racing,
+    TaskDone,
+    TaskResult,
+)
 from ansorpy.measure.outcome import Failed
 from ansorpy.plan.choices import naive
 from ansorpy.records import Record
 from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
-from ansorpy.tuner import final_race, first_answer, record_lookup
+from ansorpy.tuner import baseline, final_race, first_answer, record_lookup
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.contestant import Contestant, finalist, untuned
 from ansorpy.tuner.final_race import RaceResult
@@ -41,6 +49,7 @@ class Deliveries:
         libraries: deliver the verified library of the best candidate, without a race.
         repeatable: let no time that has no record decide: neither which of several choices is the
             first answer, nor whether a race drops a candidate while the search goes on.
+        early: as of the request.
     """
 
     def __init__(
@@ -54,13 +63,15 @@ class Deliveries:
         stored_races: Mapping[str, Record] | None = None,
         libraries: bool = False,
         repeatable: bool = False,
+        early: bool = False,
     ) -> None:
-        self._libraries, self._repeatable = libraries, repeatable
+        self._libraries, self._repeatable, self._early = libraries, repeatable, early
         self._stored_races = stored_races or {}
         self._pools, self._journal, self._hasty = pools, journal, hasty
         self._digest, self._out, self._budget = digest, out, budget
         self._raced: dict[str, tuple[Sequence[Candidate], RaceResult]] = {}
         self._firsts: dict[str, First] = {}
+        self._offered: dict[str, tuple[Candidate, float]] = {}  # the newest library, and its time
         self._written: dict[str, set[Path]] = {}  # the zips of this tuning by task
 
     def open_pool(self, task: Task) -> None:
@@ -73,15 +84,28 @@ class Deliveries:
         The first trial of the search, if there is one, measures the same candidate.
         """
         pool = self._pools.of(task)
-        timed = self._hasty and not self._repeatable
-        found = first_answer.answer(task, model, pool, seed, self._out, timed=timed)
+        timed, begin_s = self._hasty and not self._repeatable, self._budget.spent_s
+        found = first_answer.answer(
+            task, model, pool, seed, self._out, timed=timed, first_only=not self._early,
+            best_so_far=not self._hasty,
+        )  # fmt: skip
+        self._budget.note_library(self._budget.spent_s - begin_s)
         if found is None:
             return
         task.first = found.candidate
+        self._offered[task.name] = found.candidate, found.best_s
         self._budget.note_answer()
         self._firsts[task.name] = found
         self._written.setdefault(task.name, set()).add(found.kernel)
         yield from each_told(task, found.event(task, self._budget.spent_s))
+
+    def baseline(self, task: Task) -> Iterator[BaselineTimed]:
+        """Time the untuned kernel and NumPy, so that a speed-up is known during the search."""
+        answered = self._firsts.get(task.name)
+        best_s = None if answered is None else answered.best_s
+        found = baseline.measured(task, self._pools.of(task), best_s)
+        if found is not None:
+            yield found
 
     def prepare_race(self, task: Task) -> None:
         """Build the untuned kernel, which the race needs, while the second round is proposed.
@@ -94,18 +118,41 @@ class Deliveries:
                 self._pools.of(task).prebuild_source(entry.kernel)
 
     def intermediate(self, task: Task) -> Iterator[Delivered]:
-        """Race, check and deliver the best kernel so far, if that is worth its time."""
+        """Race, check and deliver the best kernel so far, if that is worth its time.
+
+        Until the first race of a task, which takes seconds, an early tuning delivers libraries.
+        """
         if self._libraries or self._repeatable:
             return
         before = self._raced.get(task.name)
         leaders = self._leaders(task)
         stale = before is None or before[0][:1] != leaders[:1]
-        if not leaders or not stale or not self._budget.delivery_is_due():
+        if not leaders or not stale:
             return
-        raced = self._race(task, INTERIM)
-        if isinstance(raced, RaceResult):
-            path = self._write(task, raced)
-            yield from each_told(task, Delivered(task.name, path, raced.best_s))
+        if self._budget.delivery_is_due():
+            raced = self._race(task, INTERIM)
+            if isinstance(raced, RaceResult):
+                path = self._write(task, raced, best_so_far=True)
+                yield from each_told(task, Delivered(task.name, path, raced.best_s))
+        elif self._early and before is None:
+            yield from self._library(task, leaders[0])
+
+    def _library(self, task: Task, leader: Candidate) -> Iterator[Delivered]:
+        """Deliver the library of a new leader if it is faster than the one before."""
+        offered = self._offered.get(task.name)
+        if (offered is not None and offered[0] == leader) or not self._budget.library_is_due():
+            return
+        pool, begin_s = self._pools.of(task), self._budget.spent_s
+        made = first_answer.deliver_library(task, [[leader]], pool, self._out, best_so_far=True)
+        self._budget.note_library(self._budget.spent_s - begin_s)
+        before_s = inf if offered is None else offered[1]
+        self._offered[task.name] = leader, before_s
+        if made is None:
+            return
+        self._written.setdefault(task.name, set()).add(made.kernel)
+        if made.best_s < before_s:
+            self._offered[task.name] = leader, made.best_s
+            yield from each_told(task, Delivered(task.name, made.kernel, made.best_s))
 
     def end(self, task: Task) -> Generator[Event, None, TaskResult]:
         """Race a task unless its result is known; then remove the zips that came before."""
@@ -230,8 +277,10 @@ class Deliveries:
     def _is_late(self) -> bool:
         return self._budget.left_s <= 0
 
-    def _write(self, task: Task, raced: RaceResult) -> Path:
-        path = final_race.deliver(task, raced.record, raced.entry, raced.native, self._out)
+    def _write(self, task: Task, raced: RaceResult, best_so_far: bool = False) -> Path:
+        path = final_race.deliver(
+            task, raced.record, raced.entry, raced.native, self._out, best_so_far
+        )
         self._written.setdefault(task.name, set()).add(path)
         self._journal.append_race(task.name, raced.record)
         return path

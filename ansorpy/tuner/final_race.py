@@ -78,7 +78,8 @@ def race(
         for kernel in kernels_of.values():
             test_of(kernel.meaning)
 
-    times = pool.race(kernels_of, first_case_s=patience(task), late=late, beside=prepare_files)
+    first_case_s = patience(task.best_s)
+    times = pool.race(kernels_of, first_case_s=first_case_s, late=late, beside=prepare_files)
 
     def record(entry: Contestant, ranking: Ranking) -> RaceResult | Failed:
         # The untuned kernel may have run the first case only.
@@ -132,12 +133,15 @@ def sealed(task: Task, raced: RaceResult, request: str) -> RaceResult:
     return replace(raced, record=replace(raced.record, race=ended))
 
 
-def patience(task: Task) -> dict[str, float]:
+def patience(best_s: float | None) -> dict[str, float]:
     """Return how many seconds the untuned kernel may take where there is a tuned one.
 
     It may be hundreds of times slower: then it is out of the race without having run to the end.
+
+    Args:
+        best_s: time of the tuned kernel in seconds; None if there is none.
     """
-    return {} if task.best_s is None else {NAIVE: max(OUTCLASSED_S, OUTCLASSED * task.best_s)}
+    return {} if best_s is None else {NAIVE: max(OUTCLASSED_S, OUTCLASSED * best_s)}
 
 
 def exported(
@@ -170,9 +174,18 @@ def export_program(task: Task, program: Program, text: str) -> Export:
 
 
 def deliver(
-    task: Task, record: Record, entry: Contestant, native: Library | str, folder: Path
+    task: Task,
+    record: Record,
+    entry: Contestant,
+    native: Library | str,
+    folder: Path,
+    best_so_far: bool = False,
 ) -> Path:
-    """Write the zip, and one for each twin under its own names; return that of the task."""
+    """Write the zip, and one for each twin under its own names; return that of the task.
+
+    Args:
+        best_so_far: the search goes on; the manifests say so.
+    """
     written = []
     for dag in (task.dag, *task.twins):
         kernel = replace(entry.kernel, buffers=renamed(entry.kernel.buffers, task, dag))
@@ -180,7 +193,8 @@ def deliver(
         if isinstance(native, Library):
             library = replace(native, buffers=renamed(native.buffers, task, dag))
         schedule = schedule_of(entry.schedule, task, dag)
-        written.append(pack(folder, dag, kernel, schedule, record, task.target, library))
+        path = pack(folder, dag, kernel, schedule, record, task.target, library, best_so_far)
+        written.append(path)
     return written[0]
 
 

@@ -33,6 +33,7 @@ PLANS: Final = 16  # about so many plans are looked at: to record their features
 ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
 TIMED: Final = 4  # plans whose best choices are timed if there are no trials
 CASES: Final = ("random",)  # cases that it passed: dense numbers, both ways, between guard pages
+ALL_CASES: Final = ("all",)  # those of a final kernel
 # No trial will correct a choice, so that the pressure is higher than in a search. More pressure or
 # a smaller population ends at the first good row; after six iterations little is left to gain.
 SETTINGS: Final = EvolutionSettings(
@@ -53,11 +54,12 @@ class First:
     kernel: Path
     best_s: float
     library: Library
+    cases: tuple[str, ...]  # the library passed them
 
     def event(self, task: Task, seconds: float) -> FirstAnswer:
         """Return the event of the answer, `seconds` after the tuning began."""
         return FirstAnswer(
-            task.name, self.kernel, self.best_s, seconds, CASES, library=self.library
+            task.name, self.kernel, self.best_s, seconds, self.cases, library=self.library
         )
 
     def result(self, task: Task, seconds: float) -> TaskResult:
@@ -102,18 +104,22 @@ def answer(
     out: Path,
     clock: Callable[[], float] = time.time,
     timed: bool = False,
+    first_only: bool = True,
+    best_so_far: bool = False,
 ) -> First | None:
     """Build and check the best choice and write its zips; None if every attempt failed.
 
     Args:
         timed: time the best choices of several plans, unless trials are known, and take the
             fastest: no trial will correct the model.
+        first_only: the first case instead of all those of a final kernel.
+        best_so_far: the search goes on; manifests say so.
     """
     found = choose(task, model, seed)
     together = _best_of_plans(found) if timed and not task.ranked() else []
     rest = [one for one in found if one not in together]
     attempts = [together, *([one] for one in rest[:ATTEMPTS])]
-    return deliver_library(task, attempts, pool, out, clock, first_only=True)
+    return deliver_library(task, attempts, pool, out, clock, first_only, best_so_far)
 
 
 def _best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
@@ -131,12 +137,14 @@ def deliver_library(
     out: Path,
     clock: Callable[[], float] = time.time,
     first_only: bool = False,
+    best_so_far: bool = False,
 ) -> First | None:
     """Write the zips of the fastest library of the first attempt that has one; None if none has.
 
     Args:
         attempts: candidates that are timed together; a library that fails its cases is no library.
-        first_only: the cases of a first answer, instead of all.
+        first_only: the first case instead of all.
+        best_so_far: the search goes on; manifests say so.
     """
     for candidates in attempts:
         found = _exported(task, candidates, pool, first_only)
@@ -144,12 +152,15 @@ def deliver_library(
             candidate, done = found
             (record,) = task.records([candidate], [done.outcome], clock)
             became = "; ".join(map(str, reformulations(task.plans[candidate.plan].state)))
+            cases = CASES if first_only else ALL_CASES
             paths = []
             for dag in (task.dag, *task.twins):
                 library = replace(done.library, buffers=renamed(done.library.buffers, task, dag))
-                cases = CASES if first_only else ("all",)
-                paths.append(pack_native(out, dag, library, record, task.target, cases, became))
-            return First(candidate, paths[0], done.outcome.best_s, done.library)
+                path = pack_native(
+                    out, dag, library, record, task.target, cases, became, best_so_far
+                )
+                paths.append(path)
+            return First(candidate, paths[0], done.outcome.best_s, done.library, cases)
     return None
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ansorpy.cost.model import CostModel
-from ansorpy.events import Delivered, Event, FirstAnswer, TaskDone, TaskResult
+from ansorpy.events import BaselineTimed, Delivered, Event, FirstAnswer, TaskDone, TaskResult
 from ansorpy.search import Candidate
 from ansorpy.tuner import first_answer
 from ansorpy.tuner.pools import Pools
@@ -25,6 +25,10 @@ class DeliveriesAtTheEnd:
     def first_answer(self, task: Task, model: CostModel, seed: int) -> Iterator[FirstAnswer]:
         """Remember the choice of the model for a tuning without trials; deliver nothing yet."""
         self._chosen[task.name] = first_answer.choose(task, model, seed)
+        yield from ()
+
+    def baseline(self, task: Task) -> Iterator[BaselineTimed]:
+        """Time nothing: without a first answer there is no speed-up to tell."""
         yield from ()
 
     def prepare_race(self, task: Task) -> None:

@@ -22,6 +22,9 @@ class Request(LocalOptions):
 
     The threads of the kernels are those of `target`. `first_answer` asks for an answer before the
     first trial, if no more tasks are tuned than have open pools (`tuner.first_answer`).
+    `early` offers a kernel to other people from the first seconds on (ADR-0157): the first answer
+    of every task passes all cases, the baseline is timed before the first trial, and libraries of
+    better candidates follow.
     `libraries` asks for the verified library of the best candidate of each task, without a race:
     the tasks are parts of a model, whose weights are `weights_bytes` in all: if these exceed the
     last-level cache, calls are timed with cold weights (`measure.timing.cold_weights`).
@@ -31,6 +34,7 @@ class Request(LocalOptions):
     dags: tuple[Dag, ...]
     target: Target
     first_answer: bool = field(default=True, kw_only=True)
+    early: bool = field(default=False, kw_only=True)
     libraries: bool = field(default=False, kw_only=True)
     weights_bytes: int = field(default=0, kw_only=True)
     device: str = field(default="", kw_only=True)
@@ -42,6 +46,7 @@ class Request(LocalOptions):
         target: Target,
         *,
         first_answer: bool = True,
+        early: bool = False,
         libraries: bool = False,
         weights_bytes: int = 0,
     ) -> "Request":
@@ -51,7 +56,7 @@ class Request(LocalOptions):
         """
         told = values(options, LocalOptions)
         return Request(
-            chosen_dags(dags, options.tasks), target, first_answer=first_answer,
+            chosen_dags(dags, options.tasks), target, first_answer=first_answer, early=early,
             libraries=libraries, weights_bytes=weights_bytes, device=device_of(target), **told,
         )  # fmt: skip
 

@@ -162,6 +162,7 @@ class Opening:
     """The extent to which the search space of a task is opened before its first round."""
 
     first_answer: bool  # promising plans only, then the choice of the cost model is delivered
+    baseline: bool  # the untuned kernel and NumPy are timed after the first answers
     all_plans: bool  # the other plans before the first round
     after_round: bool  # the other plans after the first round: to open them takes longer
 
@@ -200,14 +201,16 @@ class Context:
         """Return how to open the search space of each task."""
         resumed = {name for name, _ in self.setup.stored.rounds}
         quick = request.first_answer and request.target.kind == "cpu" and request.mode == "auto"
-        few = quick and len(self.tasks) <= OPEN_POOLS
         # The space of a user is open after the first call.
         whole = bool(request.trials) and not self.budget.hurried and request.mode == "auto"
+        early = quick and request.early and whole
+        few = quick and len(self.tasks) <= OPEN_POOLS
         found = {}
         for name in (task.name for task in self.tasks):
             later = whole and not self.setup.known[name] and name not in resumed
-            answer = not request.trials or (few and name not in resumed)
-            found[name] = Opening(answer, whole and not later, later)
+            new = name not in resumed
+            answer = not request.trials or ((few or early) and new)
+            found[name] = Opening(answer, early and new, whole and not later, later)
         return found
 
     def search_state(
@@ -253,7 +256,7 @@ def deliveries_of(
     hasty = not request.trials
     return Deliveries(
         pools, journal, digest, out, budget, hasty, races, request.libraries,
-        repeatable=request.deterministic,
+        repeatable=request.deterministic, early=request.early,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ MOST: Final = 0.5  # share of the seconds that is set aside at most
 FIRST_TRIALS: Final = 4  # minimum trials of round 0, even if it is late, to have a kernel
 HURRIED_S: Final = 20.0  # for a task: below it there is no time for all plans or many finalists
 DELIVERY_SHARE: Final = 0.1  # share of the time for intermediate deliveries
+LIBRARY_S: Final = 0.5  # to build, check and write a library: 0.2 to 1 seen
 
 
 class TimeBudget:
@@ -46,6 +47,7 @@ class TimeBudget:
         self._rounds = 0
         self._answers = 0
         self._delivered_s = begin_s  # when a kernel was last delivered
+        self._library_s, self._offered_s = LIBRARY_S, begin_s  # likewise of libraries
         self.finish_s = finish_s
 
     @property
@@ -108,6 +110,15 @@ class TimeBudget:
         """Take in how long it took to race and write a kernel."""
         self.finish_s = seconds
         self._delivered_s = self._clock()
+
+    def note_library(self, seconds: float) -> None:
+        """Take in how long it took to build, check and write a library on the way."""
+        self._library_s, self._offered_s = seconds, self._clock()
+
+    def library_is_due(self) -> bool:
+        """Return whether a library on the way is worth its time, and there is time after it."""
+        pause_s = self._library_s / DELIVERY_SHARE
+        return self._clock() - self._offered_s >= pause_s and self.search_left_s >= pause_s
 
     def delivery_is_due(self) -> bool:
         """Return whether a kernel on the way is worth its time, and there is time after it."""

@@ -63,6 +63,9 @@ def run(
                 openings = context.openings(request)
                 for task in tasks:
                     yield from open_space(context, task, openings[task.name], request.seed)
+                for task in tasks:
+                    if openings[task.name].baseline:
+                        yield from context.deliveries.baseline(task)
                 if request.trials:
                     yield from context.transfer.warm_up(tasks, clock)
                     state = context.search_state(request, results)

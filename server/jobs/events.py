@@ -2,6 +2,8 @@
 
     state      {"state", "reason"}
     derived    {"task", "sketches", "plans", "seconds"}: first for the promising plans, then for all
+    baseline   {"task", "baseline_s", "naive_s", "numpy_s", "numpy_note", "seconds"}: before the
+               first trial; the final race measures them again
     round      {"task", "round", "trials", "best_s", "failures", "quality", "spent", "seconds",
                 "latency_s"}
     improved   {"task", "best_s", "trials", "seconds"}
@@ -18,7 +20,8 @@ Further events of a job that tunes a model:
 
 `trials` and `failures` are totals of the task; `round` counts its rounds; `seconds` is the tuning
 time of the job so far, summed over all leases. `best_s` is a measured time: of a kernel its fastest
-sample in the final race, of a round the fastest sample of the task so far. `latency_s` is the
+sample in its race, or as a library if it was not raced; of a round the fastest sample of the task
+so far. `latency_s` is the
 `best_s` of the job at that moment, the weighted sum over its tasks.
 """
 
@@ -32,8 +35,8 @@ from sqlalchemy.orm import Session
 from ansorpy.server.db.models import JobEventRow, JobRow
 
 Kind = Literal[
-    "state", "derived", "round", "improved", "kernel", "finished", "divided", "answered",
-    "estimate", "bundle",
+    "state", "derived", "baseline", "round", "improved", "kernel", "finished", "divided",
+    "answered", "estimate", "bundle",
 ]  # fmt: skip
 BATCH: Final = 500  # ids per query; SQLite allows at least 999 parameters
 

@@ -2,13 +2,21 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Final
 
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
-from ansorpy.events import Delivered, Derived, Finished, RoundDone, TaskResult
+from ansorpy.events import (
+    BaselineTimed,
+    Delivered,
+    Derived,
+    Finished,
+    FirstAnswer,
+    RoundDone,
+    TaskResult,
+)
 from ansorpy.model.compile import ModelResult
 from ansorpy.model.events import ModelEvent
 from ansorpy.records import IMPORTED, MEASURED, Origin, Record, best_of, decode
@@ -25,6 +33,8 @@ from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
 from ansorpy.tuner.networks import task_weights
 from ansorpy.tuner.objective import weighted_latency_s
 from ansorpy.tuner.twins import leaders, summed
+
+_BASELINE: Final = ("naive_s", "numpy_s", "numpy_note")  # facts of a baseline
 
 
 class JobJournal:
@@ -80,7 +90,7 @@ class JobJournal:
             search.round, search.body, search.updated_s = number, _json(asdict(after)), now_s
             row.lost = 0  # a stored round resets the losses
             row.rounds_done, row.seconds_done = number, after.seconds
-            row.best_s = after.latencies[-1][1] if after.latencies else None
+            row.best_s = after.latencies[-1][1] if after.latencies else row.best_s
             note_round(tx, row, done, now_s)
 
         self._leased.write(store)
@@ -106,8 +116,10 @@ class JobJournal:
         match event:
             case Derived():
                 self.derived(event)
-            case Delivered():
+            case FirstAnswer() | Delivered():
                 self.deliver(event)
+            case BaselineTimed():
+                self.baseline(event)
             case Finished():
                 self.finish(event)
             case _:  # the engine stores rounds in the journal itself
@@ -132,11 +144,29 @@ class JobJournal:
 
         self._leased.write(store)
 
-    def deliver(self, event: Delivered) -> None:
+    def baseline(self, event: BaselineTimed) -> None:
+        """Store the times that the kernels of a task are compared with until its final race."""
+        times = asdict(event)
+        facts = {**{name: times[name] for name in _BASELINE}, "baseline_s": event.baseline_s}
+
+        def store(tx: Session, row: JobRow, now_s: float) -> None:
+            progress = json.loads(row.progress)
+            progress[event.task] = {"trials": 0, **progress.get(event.task, {}), **facts}
+            row.progress = _json(progress)
+            touch(row, now_s)
+            for name in self._named(event.task):
+                body = {"task": name, "seconds": row.seconds_done, **facts}
+                add_event(tx, row, "baseline", body, now_s)
+
+        self._leased.write(store)
+
+    def deliver(self, event: FirstAnswer | Delivered) -> None:
         """Store the best kernel so far of a task."""
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
             package = package_of(event.kernel, now_s)
+            if isinstance(event, FirstAnswer):
+                row.seconds_done = max(row.seconds_done, event.seconds)
             if self._firsts[event.task] == event.task:  # has the weight of all equal tasks
                 _replace_best(row, summed(self._firsts, self._weights), event)
             lease.add_kernel(tx, row, event.task, package, event.best_s, False, now_s)
@@ -160,6 +190,10 @@ class JobJournal:
                 lease.fail(tx, row, _why_nothing(end.results), now_s)
 
         self._leased.write(store)
+
+    def _named(self, task: str) -> list[str]:
+        """Return the names of a task that is tuned for equal ones."""
+        return [name for name, first in self._firsts.items() if first == task]
 
     # --- the store
 
@@ -207,15 +241,21 @@ class JobJournal:
         return search.known_seq, search.round
 
 
-def _replace_best(row: JobRow, weights: Mapping[str, float], event: Delivered) -> None:
-    """Replace the trial time of a task by its race time, also in the latency of the job."""
+def _replace_best(
+    row: JobRow, weights: Mapping[str, float], event: FirstAnswer | Delivered
+) -> None:
+    """Replace the trial time of a task by that of its kernel, also in the latency of the job."""
     progress = json.loads(row.progress)
-    facts = progress.setdefault(event.task, {})
+    facts = progress.setdefault(event.task, {"trials": 0})
     before_s = facts.get("best_s")
     facts["best_s"] = event.best_s
     row.progress = _json(progress)
     if row.best_s is not None and before_s is not None:
         row.best_s += weights.get(event.task, 1.0) * (event.best_s - before_s)
+    elif row.best_s is None:
+        best_s = {task: progress.get(task, {}).get("best_s") for task in weights}
+        if None not in best_s.values():  # each task has its first answer
+            row.best_s = sum(weight * best_s[task] for task, weight in weights.items())
 
 
 def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
@@ -242,7 +282,7 @@ def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
 
 def wire_of(result: TaskResult) -> Mapping[str, Any]:
     """Return the stored form of a result."""
-    fields = asdict(result)
+    fields = asdict(replace(result, library=None))  # the package has the library
     for name in ("key", "examples", "from_store", "rate", "estimate"):
         del fields[name]
     if not result.estimated:

@@ -186,7 +186,7 @@ class ModelJournal(SqlStore):
         for result in end.tasks:
             facts = progress.get(result.name, {})
             count = {"trials": facts.get("trials", 0), "failures": facts.get("failures", {})}
-            results.append({**wire_of(replace(result, library=None)), **count})
+            results.append({**wire_of(result), **count})
         row.best_s, row.seconds_done = end.model_s, self.spent_s
         newest = select(BundleRow.seq).where(BundleRow.job_id == row.id)
         newest = newest.order_by(BundleRow.seq.desc()).limit(1)

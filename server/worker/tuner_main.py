@@ -129,7 +129,7 @@ def load_engine(settings: ServiceSettings) -> Tune:
     from ansorpy.measure.host import local_target
     from ansorpy.measure.timing.settings import MeasureSettings
     from ansorpy.server.worker.model_tuning import tune_model
-    from ansorpy.tuner.pools import Pools, pool_of, shared_pools
+    from ansorpy.tuner.pools import Pools, shared_pools
     from ansorpy.tuner.request import Request
     from ansorpy.tuner.targets import named_gpu
     from ansorpy.tuner.tune import run
@@ -140,16 +140,16 @@ def load_engine(settings: ServiceSettings) -> Tune:
         submission: Submission, journal: Journal, out: Path
     ) -> Iterator[ModelEvent | ModelResult]:
         measuring = MeasureSettings(folder=str(out.parent), sandbox=settings.sandbox)
+
+        def pools(asked: Request) -> Pools:
+            return shared_pools(asked, measuring)
+
         if isinstance(journal, ModelJournal):
-            pools = lambda asked: shared_pools(asked, measuring)  # noqa: E731
             return tune_model(submission, journal, out, pools)
         kind, _, arch = submission.target.partition(":")
         machine = named_gpu(arch) if kind == "cuda" else local_target(submission.cores)
-        # Not the first answer: a kernel of the service has a kernel.py.
-        request = Request.of(submission, submission.dags, machine, first_answer=False)
-        opened, measuring = pool_of(request, measuring)
-        open_pool = lambda dag, target: opened(dag, target, measuring)  # noqa: E731
-        return run(request, store=journal, out=out, pools=lambda: Pools(open_pool), journal=journal)
+        request = Request.of(submission, submission.dags, machine, early=True)
+        return run(request, store=journal, out=out, pools=lambda: pools(request), journal=journal)
 
     return tune
 

@@ -150,5 +150,5 @@ def test_a_model_has_no_mode_of_one_task(running: Service) -> None:
     told = body(text=None, model="0" * 64)
     reply = running.client.post("/v1/jobs", json=told)
     assert reply.status_code == 422
-    told = "cannot take mode because a schedule is of one task; expected auto"
-    assert reply.json()["detail"] == told
+    expected = "cannot take mode because a schedule is of one task; expected auto"
+    assert reply.json()["detail"] == expected

@@ -22,13 +22,14 @@ from ansorpy.server.access import keys
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import JobRow, WorkerRow
 from ansorpy.server.db.records import record_row
+from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import add_event
 from ansorpy.server.routes.login import HOME, own_path
 from ansorpy.server.service.charts import COLUMNS
 from ansorpy.server.web.filters import latency, span
 from ansorpy.target import Target
 from tests.server.onnx_models import small
-from tests.server.service import MM, Service, service
+from tests.server.service import MM, Service, package, service
 
 TARGET = Target(vector_bits=256, registers=16)
 WEB = Path(__file__).parent.parent.parent / "server" / "web"
@@ -126,6 +127,25 @@ def test_a_queued_job_and_a_finished_job(url: str) -> None:
         assert 'class="p-k"' in page  # the source has syntax highlighting
         compared = running.client.get(f"/compare?a={claimed.job_id}&b={job_id}").text
         assert 'id="comparison"' in compared
+
+
+def test_a_running_job_has_its_kernel_and_its_speed_up_so_far(url: str) -> None:
+    with service(url) as running:
+        job_id = running.submit(fresh=True)
+        page = running.client.get(f"/jobs/{job_id}").text
+        assert "before the first trial" in page
+        claimed = running.claim()
+        digest = running.deliver(claimed, package(), final=False)
+        times = {"best_s": 1e-3, "baseline_s": 4e-3, "naive_s": 4e-3, "numpy_s": 5e-3}
+        with running.held(claimed) as (_, row, now_s):
+            lease.store_progress(row, {"mm": {"trials": 0, **times}}, now_s)
+        page = running.client.get(f"/jobs/{job_id}").text
+        assert f"/v1/kernels/{digest}" in page
+        assert re.search(r"4\.00×\s*<small>so far</small>", page)  # noqa: RUF001
+        assert 'data-baseline="0.004"' in page
+        running.client.post(f"/v1/jobs/{job_id}/cancel")
+        page = running.client.get(f"/jobs/{job_id}").text
+        assert f"/v1/kernels/{digest}" in page, "a cancelled job leaves its best"
 
 
 def test_the_loop_nest_of_the_best_program_is_printed_as_loops(url: str) -> None:

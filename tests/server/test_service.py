@@ -1,14 +1,17 @@
 """The service with its worker, tuner process and measuring processes."""
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+import ansorpy
 from ansorpy.measure.workers.cores import slot_cores, usable_cores
 from ansorpy.server.app import create_app
 from ansorpy.server.db.engine import reading
@@ -72,6 +75,48 @@ def test_the_api_avoids_the_measuring_core(
         (worker,) = children(live.pid)
         assert os.sched_getaffinity(worker) == set(usable_cores())
         assert not os.sched_getaffinity(live.pid) & slot_cores(1)
+
+
+@pytest.mark.slow
+def test_a_running_job_offers_kernels_and_a_cancelled_one_leaves_its_best(tmp_path: Path) -> None:
+    settings = ServiceSettings(data_dir=tmp_path / "data", poll_s=0.05)
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        job_id = client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 512}}).json()["id"]
+        end_s = time.monotonic() + 240.0
+        while not (task := client.get(f"/v1/jobs/{job_id}").json()["tasks"][0])["trials"]:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+        assert (task["final"], task["winner"]) == (False, None)
+        assert task["baseline_s"] == min(task["naive_s"], task["numpy_s"])
+        check_kernel(client, job_id, tmp_path / "running.zip", best_so_far=True)
+        assert client.post(f"/v1/jobs/{job_id}/cancel").json()["state"] == "cancelled"
+        check_kernel(client, job_id, tmp_path / "cancelled.zip", best_so_far=True)
+        lines = client.get(f"/v1/jobs/{job_id}/events?format=jsonl").text.splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds.index("kernel") < kinds.index("baseline") < kinds.index("round")
+
+
+@pytest.mark.slow
+def test_a_job_without_trials_is_its_first_answer(tmp_path: Path) -> None:
+    settings = ServiceSettings(data_dir=tmp_path / "data", poll_s=0.05)
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        job_id = client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 0}}).json()["id"]
+        job = wait_for(client, job_id, *ENDED)
+        assert (job["state"], job["trials"]) == ("succeeded", 0), job
+        assert (job["tasks"][0]["final"], job["tasks"][0]["verified"]) == (True, True)
+        check_kernel(client, job_id, tmp_path / "first.zip", best_so_far=False)
+        again = client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 0}}).json()
+        assert (again["how"], again["id"]) == ("answered", job_id)
+        page = client.get("/jobs").text
+        assert "0 / 0" in page
+
+
+def check_kernel(client: TestClient, job_id: str, path: Path, best_so_far: bool) -> None:
+    path.write_bytes(client.get(f"/v1/jobs/{job_id}/kernels/mm").content)
+    kernel = ansorpy.load(path)
+    assert kernel.manifest["best_so_far"] is best_so_far
+    a, b = np.random.default_rng(0).random((4, 5), np.float32), np.ones((5, 6), np.float32)
+    assert np.allclose(kernel(a, b), a.astype(np.float64) @ b, rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -14,7 +14,17 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError
 
 from ansorpy.errors import SpecError
-from ansorpy.events import Delivered, Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
+from ansorpy.events import (
+    BaselineTimed,
+    Delivered,
+    Derived,
+    Event,
+    Finished,
+    FirstAnswer,
+    RoundDone,
+    TaskResult,
+    TimeSpent,
+)
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import Record
@@ -60,10 +70,13 @@ def good(_: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
     yield DERIVED
     journal.append_round(ROUND, records(), AFTER)
     yield ROUND
-    path = out / "mm.zip"
+    yield Finished((result(zipped(out / "mm.zip")),), 1.0, "trials")
+
+
+def zipped(path: Path, manifest: str = "{}") -> Path:
     with zipfile.ZipFile(path, "w") as file:
-        file.writestr("manifest.json", "{}")
-    yield Finished((result(path),), 1.0, "trials")
+        file.writestr("manifest.json", manifest)
+    return path
 
 
 @pytest.fixture
@@ -137,6 +150,65 @@ def test_a_job_is_tuned_and_stored(
         "state", "state", "derived", "improved", "round", "kernel", "finished", "state",
     ]  # fmt: skip
     assert list(tmp_path.glob("job-*")) == []
+
+
+def test_a_job_that_is_cancelled_after_its_first_answer_keeps_it_and_the_baseline(
+    settings: ServiceSettings, engine: Engine, job_id: str, tmp_path: Path
+) -> None:
+    def early(_: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
+        yield DERIVED
+        yield FirstAnswer("mm", zipped(out / "first.zip"), 4e-3, 0.5, ("all",))
+        yield BaselineTimed("mm", 8e-3, 6e-3)
+        journal.append_round(ROUND, records(), AFTER)
+        yield ROUND
+        yield Delivered("mm", zipped(out / "library.zip", '{"n": 2}'), 9e-4)
+        with transaction(engine) as tx:
+            queries.cancel(tx, 1, job_id, time.time())
+        yield Delivered("mm", zipped(out / "late.zip", '{"n": 3}'), 8e-4)
+
+    assert drive(settings, engine, early, tmp_path)[-1]["is"] == "lost"
+    told = events(engine, job_id)
+    assert [kind for kind, _ in told] == [
+        "state", "state", "derived", "kernel", "baseline", "improved", "round", "kernel", "state",
+    ]  # fmt: skip
+    (first, second), baseline = (
+        [body for kind, body in told if kind == "kernel"],
+        dict(told)["baseline"],
+    )
+    assert (first["best_s"], first["latency_s"], first["final"]) == (4e-3, 4e-3, False)
+    assert (second["best_s"], second["latency_s"]) == (9e-4, 9e-4)
+    assert baseline == {
+        "task": "mm", "baseline_s": 6e-3, "naive_s": 8e-3, "numpy_s": 6e-3, "numpy_note": "",
+        "seconds": 0.5,
+    }  # fmt: skip
+    row = job(engine, job_id)
+    with transaction(engine) as tx:
+        reply = job_reply(row, queries.kernels_of(tx, 1, job_id), None)
+        manifest = queries.package(tx, 1, str(reply.tasks[0].kernel)).manifest
+    (task,) = reply.tasks
+    assert (reply.state, reply.best_s, manifest) == ("cancelled", 9e-4, '{"n": 2}')
+    assert (task.best_s, task.baseline_s, task.trials, task.final) == (9e-4, 6e-3, 2, False)
+
+
+def test_a_job_has_a_latency_once_each_task_has_its_first_answer(
+    settings: ServiceSettings, engine: Engine, tmp_path: Path
+) -> None:
+    two = (
+        "def a(float(4) A) -> (B) { B(i) = A(i) + 1 } def b(float(4) A) -> (B) { B(i) = A(i) + 2 }"
+    )
+    with transaction(engine) as tx:
+        asked = Submission(parse(two), weights={"b": 3.0})
+        one = queries.submit(tx, 1, asked, 0.0, idempotency_key=None, max_queued=5)
+
+    def answers(_: Submission, _journal: JobJournal, out: Path) -> Iterator[Event]:
+        yield FirstAnswer("a", zipped(out / "a.zip", "1"), 4e-3, 0.5, ("all",))
+        yield FirstAnswer("b", zipped(out / "b.zip", "2"), 2e-3, 0.9, ("all",))
+        yield Delivered("a", zipped(out / "a2.zip", "3"), 1e-3)
+        raise SpecError("it ends here")
+
+    drive(settings, engine, answers, tmp_path)
+    told = [body["latency_s"] for kind, body in events(engine, one.job.id) if kind == "kernel"]
+    assert told == [None, pytest.approx(10e-3), pytest.approx(7e-3)]
 
 
 def test_a_job_without_survivors_fails_with_the_reasons(

@@ -7,11 +7,17 @@ export class History {
     this.points = [];
     this.trials = new Map();
     this.best = new Map();
-    this.baseline = null;
+    this.untuned = new Map(); // the faster of the untuned kernel and NumPy, by task
+    this.baseline = null; // their weighted sum, once each task has one
   }
 
   take(event) {
-    if (event.kind === "finished") this.finish(event.tasks);
+    if (event.kind === "baseline") this.compare([{ ...event, name: event.task }]);
+    if (event.kind === "finished") {
+      this.untuned.clear();
+      this.baseline = null;
+      this.compare(event.tasks);
+    }
     const raced = event.kind === "kernel" && "latency_s" in event; // missing in events of older versions
     if (event.kind !== "round" && !raced) return;
     if (!raced) this.trials.set(event.task, event.trials);
@@ -29,10 +35,11 @@ export class History {
     });
   }
 
-  finish(results) {
-    if (!results.every((result) => typeof result.baseline_s === "number")) return;
-    const weight = (name) => this.weights[this.tasks.indexOf(name)] ?? 1;
-    this.baseline = results.reduce((sum, r) => sum + weight(r.name) * r.baseline_s, 0);
+  compare(results) {
+    for (const result of results)
+      if (typeof result.baseline_s === "number") this.untuned.set(result.name, result.baseline_s);
+    if (!this.tasks.every((name) => this.untuned.has(name))) return;
+    this.baseline = this.tasks.reduce((sum, name, i) => sum + this.weights[i] * this.untuned.get(name), 0);
   }
 
   get last() {
