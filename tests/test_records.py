@@ -72,6 +72,17 @@ class StoreContract:
         assert store.best(KEY) is None
         assert store.best("unknown") is None
 
+    def test_the_best_of_each_key_of_a_structure_is_found(
+        self, make: Callable[[], RecordStore]
+    ) -> None:
+        store = make()
+        here = [replace(trial(cost_s), structure="ab") for cost_s in (2.0, 1.0)]
+        there = replace(trial(3.0, key="other/key/1"), structure="ab")
+        store.append([*here, there, trial(0.5), replace(trial(0.1), structure="cd")])
+        store.append([replace(FAILED, structure="ab"), replace(trial(0.2), race=RACE)])
+        assert set(store.similar("ab")) == {here[1], there}
+        assert store.similar("unknown") == ()
+
     def test_records_come_back_whole_and_in_order(self, make: Callable[[], RecordStore]) -> None:
         store = make()
         written = (trial(3.0), FAILED, replace(trial(2.0), race=RACE))

@@ -8,9 +8,6 @@ from collections.abc import Iterator as Places
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
-
-import numpy as np
 
 from ansorpy.ansor_log.line import LogLine
 from ansorpy.ansor_log.replay import Iterator, Replayed
@@ -19,15 +16,13 @@ from ansorpy.measure.outcome import Measured
 from ansorpy.plan.flatten import flattened
 from ansorpy.plan.lower import lower
 from ansorpy.plan.plan import Plan, Size, StageChoice
-from ansorpy.population import fit, legal
+from ansorpy.population import nearest_legal
 from ansorpy.records import Carried, Record, carried, task_key
 from ansorpy.replay import check_row, plan_text
 from ansorpy.state.state import Inlined, Location, Root, Stage, State
 from ansorpy.target import Target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Compute, Dag
-
-ATTEMPTS: Final = 64  # factors that are moved out of a tile; a length has at most 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,8 @@ class Starter:
             )
         plan = self._plan(replayed, sketch)
         asked = tuple(_asked(replayed, size) for size in plan.sizes)
-        row = _legal_row(plan, asked)
+        row = nearest_legal(plan, asked)
+        check_row(plan, row)
         moved = tuple(
             f"{size.name}: {wanted} -> {value}"
             for size, wanted, value in zip(plan.sizes, asked, row, strict=True)
@@ -177,37 +173,6 @@ def _lane(stage: Stage, iterators: Sequence[Iterator]) -> str | None:
         if marked and (loop.name == marked[-1] or marked[-1] in loop.axes):
             return "@".join(loop.axes)
     return None
-
-
-def _legal_row(plan: Plan, asked: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the row of the sizes of a line, moved into range.
-
-    While it is illegal, as if its tile takes too many registers, a factor of the longest innermost
-    length moves to the part outside of it, and then of the lengths in between.
-
-    Raises:
-        RecordError: no such row is legal.
-    """
-    row = fit(plan, np.array([asked], np.int64).reshape(1, len(plan.sizes)))
-    groups = [*(size.group for size in plan.sizes[1:]), ""]
-    for _ in range(ATTEMPTS):
-        if legal(plan, row).all():
-            break
-        inner = [
-            (size.group != next_group, int(row[0, i]), i)
-            for i, (size, next_group) in enumerate(zip(plan.sizes, groups, strict=True))
-            if size.role == "tile" and size.part > 1 and row[0, i] > size.multiple_of == 1
-        ]
-        if not inner:
-            break
-        last = max(inner)[-1]
-        factor = next(n for n in range(2, int(row[0, last]) + 1) if row[0, last] % n == 0)
-        row[0, last] //= factor
-        row[0, last - 1] *= factor
-        row = fit(plan, row)
-    found = tuple(int(value) for value in row[0])
-    check_row(plan, found)
-    return found
 
 
 def _asked(replayed: Replayed, size: Size) -> int:

@@ -1,7 +1,7 @@
 """Populations: one plan, many rows of sizes; sampled, mutated and checked as whole matrices."""
 
 from ansorpy.population.crossover import crossover, migrate
-from ansorpy.population.legal import enumerate_all, fit, legal
+from ansorpy.population.legal import enumerate_all, fit, legal, nearest_legal
 from ansorpy.population.mutate import Weights, mutate
 from ansorpy.population.sample import sample
 from ansorpy.population.unique import keys, unique, unseen
@@ -15,6 +15,7 @@ __all__ = [
     "legal",
     "migrate",
     "mutate",
+    "nearest_legal",
     "sample",
     "unique",
     "unseen",

@@ -1,6 +1,8 @@
 """Legality of rows: ranges, multiples, listed values, and the conditions of the plan."""
 
+from collections.abc import Sequence
 from math import prod
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,8 @@ from ansorpy.population.groups import Group, groups, value_columns
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+ATTEMPTS: Final = 64  # factors that are moved out of a tile; a length has at most 31 of them
 
 
 def legal(plan: Plan, rows: IntArray) -> BoolArray:
@@ -50,6 +54,36 @@ def fit(plan: Plan, rows: IntArray) -> IntArray:
     for i in value_columns(plan):
         columns[i] = _nearest(np.array(plan.sizes[i].values, np.int64), columns[i])
     return np.ascontiguousarray(columns.T)
+
+
+def nearest_legal(plan: Plan, row: Sequence[int]) -> tuple[int, ...]:
+    """Return a row moved into range, and further while it violates a condition of the plan.
+
+    While it does, as if its tile takes too many registers, a factor of the longest innermost
+    length moves to the part outside of it, and then of the lengths in between. A row without a
+    legal neighbour of this kind is returned although it is not legal.
+
+    Args:
+        row: one integer per size, shape (sizes,).
+    """
+    found = fit(plan, np.array(row, np.int64).reshape(1, len(plan.sizes)))
+    next_groups = [*(size.group for size in plan.sizes[1:]), ""]
+    for _ in range(ATTEMPTS):
+        if legal(plan, found).all():
+            break
+        inner = [
+            (size.group != next_group, int(found[0, i]), i)
+            for i, (size, next_group) in enumerate(zip(plan.sizes, next_groups, strict=True))
+            if size.role == "tile" and size.part > 1 and found[0, i] > size.multiple_of == 1
+        ]
+        if not inner:
+            break
+        _, length, last = max(inner)
+        factor = next(n for n in range(2, length + 1) if length % n == 0)
+        found[0, last] //= factor
+        found[0, last - 1] *= factor
+        found = fit(plan, found)
+    return tuple(map(int, found[0]))
 
 
 def enumerate_all(plan: Plan, limit: int = 65536) -> IntArray | None:

@@ -30,6 +30,13 @@ class RecordStore(Protocol):
         """Return the fastest measured trial of one task (races do not count), or None."""
         ...
 
+    def similar(self, structure: str) -> tuple[Record, ...]:
+        """Return the fastest complete trial of each key whose Dags have this structure.
+
+        They are of other shapes, other machines or other numbers of threads (`structure_key`).
+        """
+        ...
+
     def count(self, key: str | None = None) -> int:
         """Return the number of records, of one task or of all."""
         ...
@@ -85,6 +92,10 @@ class MemoryStore:
     def best(self, key: str) -> Record | None:
         """Return the fastest measured trial of one task, or None."""
         return best_of(self.all(key))
+
+    def similar(self, structure: str) -> tuple[Record, ...]:
+        """Return the fastest complete trial of each key whose Dags have this structure."""
+        return best_of_each(one for one in self._records.values() if one.structure == structure)
 
     def count(self, key: str | None = None) -> int:
         """Return the number of records, of one task or of all."""

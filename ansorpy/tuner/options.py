@@ -174,7 +174,8 @@ class LocalOptions(TuneOptions):
     transfer: Annotated[
         bool,
         Option(
-            "Start the cost model from measurements of other tasks that lie beside the store;"
+            "Start the cost model from measurements of other tasks that lie beside the store, and"
+            " the search from their best programs for other shapes of the same computation;"
             " without effect with `fresh` or a store in memory."
         ),
     ] = False

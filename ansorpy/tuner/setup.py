@@ -39,7 +39,7 @@ from ansorpy.tuner.spaces import space_of
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.time_budget import TimeBudget
 from ansorpy.tuner.twins import leaders, summed, twin_names, united
-from ansorpy.tuner.warm import estimate_keys
+from ansorpy.tuner.warm import estimate_keys, nearest
 
 AnyDeliveries = Deliveries | EmulatedDeliveries | DeviceDeliveries
 
@@ -54,6 +54,7 @@ class Setup:
     known: Mapping[str, Sequence[Record]]  # records that the search starts from, by task
     answers: Mapping[str, Sequence[Record]]  # records whose races may answer the request, by task
     estimates: Mapping[str, Sequence[Record]]  # programs to measure on the device first, by task
+    near: Mapping[str, Sequence[Record]]  # records of other machines and shapes, by task
     share: int  # trials of each task
     enough: float  # trials behind the answer to another request that also answers this one
     digest: str  # identity of the request
@@ -141,6 +142,7 @@ def prepare(
             task.name: [record for key in estimate_keys(task) for record in history(key)]
             for task in (tasks if request.device else ())
         },
+        near=near_records(request, tasks, past, store),
         share=share,
         enough=inf if request.deterministic else share,
         digest=record_lookup.request_digest(tasks, request, networks),
@@ -155,6 +157,26 @@ def prepare(
 def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:
     """Return the records that the search of a task may know: of a user's space, its own ones."""
     return records if task.space is None else [one for one in records if one.rules == task.rules]
+
+
+def near_records(
+    request: Request,
+    tasks: Sequence[Task],
+    past: Mapping[str, Sequence[Record]],
+    store: RecordStore,
+) -> dict[str, Sequence[Record]]:
+    """Return records of the same computation on other machines, by task, the nearest first.
+
+    With `transfer`, also those of other shapes. Of tasks that have records, or whose candidates are
+    the user's, are estimated, or have to be the same again, there are none.
+    """
+    if request.fresh or request.estimated or request.deterministic:
+        return {}
+    return {
+        task.name: nearest(task.dag, store.similar(task.carried["structure"]), request.transfer)
+        for task in tasks
+        if task.space is None and not past[task.name]
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,11 @@ def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterato
         context.deliveries.open_pool(task)
     yield open_plans(context, task, first_answer.PLANS)
     yield from warm.start(
-        task, setup.known[task.name], setup.share, setup.estimates.get(task.name, ())
+        task,
+        setup.known[task.name],
+        setup.share,
+        setup.estimates.get(task.name, ()),
+        setup.near.get(task.name, ()),
     )
     if how.first_answer:
         yield from context.deliveries.first_answer(task, context.model, seed)

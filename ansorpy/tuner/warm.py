@@ -6,6 +6,7 @@ sketch must be derived by the rules of this request, its row must be legal. Sour
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from math import log
 from typing import Final
 
 from ansorpy.errors import RecordError, shown
@@ -15,11 +16,14 @@ from ansorpy.gpus import PRESETS
 from ansorpy.measure.outcome import Estimated, Measured
 from ansorpy.plan.bind import bind
 from ansorpy.plan.flatten import flattened
+from ansorpy.population import nearest_legal
 from ansorpy.records import Record, task_key
-from ansorpy.replay import UNFIT, check_row, plan_from_text, plan_text
+from ansorpy.replay import UNFIT, carried_dag, check_row, plan_from_text, plan_text
 from ansorpy.search import Candidate
 from ansorpy.state.text import steps_to_json
 from ansorpy.target import gpu_target
+from ansorpy.te.analysis import structure_key
+from ansorpy.te.dag import Compute, Dag
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.trust import is_trusted
 
@@ -27,6 +31,7 @@ SEEDS: Final = 8  # as many trials as the smallest round has
 SHARE: Final = 4  # at most one trial of so many is spent on them
 LOOKED_AT: Final = 32  # programs; to replay one takes some 10 ms
 NOTES: Final = 3  # reasons that are told
+MAX_LENGTH: Final = 2**20  # largest length of a row of other extents, before it is moved
 
 
 def estimate_keys(task: Task) -> tuple[str, ...]:
@@ -38,15 +43,22 @@ def estimate_keys(task: Task) -> tuple[str, ...]:
 
 
 def start(
-    task: Task, records: Sequence[Record], trials: int, estimates: Sequence[Record] = ()
+    task: Task,
+    records: Sequence[Record],
+    trials: int,
+    estimates: Sequence[Record] = (),
+    near: Sequence[Record] = (),
 ) -> Iterator[Seeded]:
     """Load the trusted records of a task and defer programs of the others to its first round.
 
     Args:
         estimates: of the task, which a device is going to measure.
+        near: of other machines or shapes, the nearest first; for a task without own measurements.
     """
     task.load_records(records)
     reasons = seed(task, records, trials, estimates)
+    if not task.costs_s:
+        reasons = (*reasons, *seed_near(task, near, trials))[:NOTES]
     if task.held or reasons:
         yield Seeded(task.name, len(task.held), reasons)
 
@@ -93,6 +105,68 @@ def seed(
     return tuple(notes[:NOTES])
 
 
+def nearest(dag: Dag, records: Iterable[Record], other_shapes: bool) -> tuple[Record, ...]:
+    """Return records of Dags of one structure by the distance of their extents, nearest first.
+
+    The distance of two Dags is the sum of |log(a / b)| over all pairs of extents; it is 0 for the
+    same computation on another machine. Records whose Dag is invalid or of another structure are
+    left out.
+
+    Args:
+        other_shapes: False leaves out all records but those of the distance 0.
+    """
+    own = _extents(dag)
+    structure = structure_key(dag)
+    found = []
+    for record in records:
+        try:
+            other = carried_dag(record)
+        except UNFIT:
+            continue
+        if structure_key(other) != structure:
+            continue
+        distance = sum(abs(log(a / b)) for a, b in zip(own, _extents(other), strict=True))
+        if distance == 0 or other_shapes:
+            found.append((distance, record))
+    return tuple(record for _, record in sorted(found, key=lambda pair: pair[0]))
+
+
+def _extents(dag: Dag) -> list[int]:
+    """Return the extents of all axes of all nodes, in order."""
+    return [
+        extent
+        for node in dag.nodes
+        for extent in (
+            *node.shape,
+            *(axis.extent for axis in (node.reduce_axes if isinstance(node, Compute) else ())),
+        )
+    ]
+
+
+def seed_near(task: Task, near: Sequence[Record], trials: int) -> tuple[str, ...]:
+    """Hold programs of other machines or shapes for the first round, beside those of `seed`.
+
+    Their lengths are moved to the nearest legal ones of the task.
+
+    Returns:
+        Reasons for which others cannot be taken over, at most NOTES.
+    """
+    most = min(SEEDS, trials // SHARE)
+    sketches = _sketches(task) if near and most > len(task.held) else frozenset()
+    notes: list[str] = []
+    for record in near[:LOOKED_AT]:
+        if len(task.held) >= most:
+            break
+        try:
+            candidate = _candidate(task, record, sketches, moved=True)
+        except RecordError as error:
+            notes.append(f"record {record.id[:12]} starts nothing: {error}")
+            continue
+        if candidate not in {*task.costs_s, *task.held}:
+            task.held.append(candidate)
+    return tuple(notes[:NOTES])
+
+
 def _by_claim(claims: Iterable[tuple[float, Record]]) -> list[Record]:
     """Return one record of every (plan, row), the least claim first."""
     ordered = sorted(claims, key=lambda pair: pair[0])
@@ -109,8 +183,13 @@ def _text(steps: object) -> str:
     return json.dumps(steps, separators=(",", ":"))
 
 
-def _candidate(task: Task, record: Record, sketches: frozenset[str]) -> Candidate:
+def _candidate(
+    task: Task, record: Record, sketches: frozenset[str], moved: bool = False
+) -> Candidate:
     """Return the candidate of a record.
+
+    Args:
+        moved: the row is that of other extents or another machine, and is moved to a legal one.
 
     Raises:
         RecordError: the record has no sketch of this request, or its row is not legal.
@@ -119,9 +198,12 @@ def _candidate(task: Task, record: Record, sketches: frozenset[str]) -> Candidat
         # Before a step is applied: hostile steps may ask for any amount of time or memory.
         _check_sketch(record.plan, sketches)
         plan = plan_from_text(task.dag, task.target, record.plan)
-        check_row(plan, record.row)
-        bind(plan, record.row, task.target)
-        return Candidate(task.add_plan(plan, plan_text(plan)), record.row)
+        row = record.row
+        if moved and len(row) == len(plan.sizes):
+            row = nearest_legal(plan, [min(value, MAX_LENGTH) for value in row])
+        check_row(plan, row)
+        bind(plan, row, task.target)
+        return Candidate(task.add_plan(plan, plan_text(plan)), row)
     except RecordError:
         raise
     except UNFIT as error:

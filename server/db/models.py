@@ -179,6 +179,7 @@ class RecordRow(Base):
     failure: Mapped[str | None] = mapped_column(String(16))  # kind
     # ansorpy.records.Origin; rows of older versions count as imported
     origin: Mapped[str] = mapped_column(String(16), server_default="imported")
+    structure: Mapped[str | None] = mapped_column(String(128))  # structure key of the Dag in body
     body: Mapped[str]
 
     __table_args__ = (
@@ -186,6 +187,7 @@ class RecordRow(Base):
         UniqueConstraint("job_id", "candidate"),  # no trial of a job is counted twice
         Index("ix_records_key", "tenant_id", "key", "seq"),
         Index("ix_records_best", "tenant_id", "key", "cost_s"),
+        Index("ix_records_structure", "tenant_id", "structure", "key", "cost_s"),
     )
 
 

@@ -8,16 +8,18 @@ from hashlib import sha256
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Engine, Row, func, select
+from sqlalchemy.orm import Session
 
 from ansorpy.errors import RecordError
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.records import IMPORTED, MEASURED, Origin, Record, decode, encode
+from ansorpy.records import IMPORTED, MEASURED, Origin, Record, best_of_each, decode, encode
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import RecordRow
 
 log = logging.getLogger(__name__)
 
 PAGE: Final = 1000
+SIMILAR: Final = 256  # keys of one structure that are looked at
 STORED: Final = (RecordRow.body, RecordRow.origin)  # columns that `records_of` needs
 
 
@@ -56,6 +58,11 @@ class SqlStore:
         with transaction(self.engine) as tx:
             return next(records_of(tx.execute(query)), None)
 
+    def similar(self, structure: str) -> tuple[Record, ...]:
+        """Return the fastest complete trial of each key whose Dags have this structure."""
+        with transaction(self.engine) as tx:
+            return similar_of(tx, structure, self._mine)
+
     def count(self, key: str | None = None) -> int:
         """Return the number of records, of one task or of all."""
         query = select(func.count()).select_from(RecordRow).where(self._mine)
@@ -79,6 +86,27 @@ class SqlStore:
     @property
     def _mine(self) -> ColumnElement[bool]:
         return RecordRow.tenant_id == self.tenant_id
+
+
+def similar_of(tx: Session, structure: str, *conditions: ColumnElement[bool]) -> tuple[Record, ...]:
+    """Return the fastest complete trial of each key whose Dags have this structure.
+
+    At most SIMILAR keys, those that were measured last.
+    """
+    ranked = (
+        select(
+            RecordRow.key,
+            func.min(RecordRow.cost_s).label("cost_s"),
+        )
+        .where(*conditions, RecordRow.structure == structure, RecordRow.cost_s.is_not(None))
+        .group_by(RecordRow.key)
+        .order_by(func.max(RecordRow.seq).desc())
+        .limit(SIMILAR)
+        .subquery()
+    )
+    same = (RecordRow.key == ranked.c.key) & (RecordRow.cost_s == ranked.c.cost_s)
+    query = select(*STORED).join(ranked, same).where(*conditions).order_by(RecordRow.seq)
+    return best_of_each(records_of(tx.execute(query)))
 
 
 def records_of(rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[Record]:
@@ -118,6 +146,7 @@ def record_row(
         key=record.key,
         cost_s=record.best_s if complete else None,
         failure=outcome.kind if isinstance(outcome, Failed) else None,
+        structure=record.structure or None,
         body=encode(record),
         origin=origin,
     )

@@ -22,7 +22,7 @@ from ansorpy.model.events import ModelEvent
 from ansorpy.records import IMPORTED, MEASURED, Origin, Record, best_of, decode
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.models import JobRow, RecordRow, SearchRow
-from ansorpy.server.db.records import STORED, candidate_of, record_row, records_of
+from ansorpy.server.db.records import STORED, candidate_of, record_row, records_of, similar_of
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import add_event
 from ansorpy.server.jobs.states import touch
@@ -210,6 +210,11 @@ class JobJournal:
     def best(self, key: str) -> Record | None:
         """Return the fastest measured trial of one task from before the job, or None."""
         return best_of(self.all(key))
+
+    def similar(self, structure: str) -> tuple[Record, ...]:
+        """Return the fastest trial of each key of a structure from before the job."""
+        with reading(self._engine) as tx:
+            return similar_of(tx, structure, *self._known)
 
     def count(self, key: str | None = None) -> int:
         """Return the number of records from before the job, of one task or of all."""
