@@ -52,7 +52,7 @@ VECTORS: Final = (8, 16, 32, 64, 128)  # elements per step; those without whole 
 
 
 def tutorial(s: StagedSchedule, cfg: Config) -> None:
-    """Tile rows and columns, as in AutoTVM's tutorial: scalar loops."""
+    """Tile rows and columns, as in AutoTVM's tutorial."""
     y, x = s["C"].axis
     (k,) = s["C"].reduce_axis
     cfg.define_split("tile_y", y, num_outputs=2)
@@ -256,8 +256,8 @@ def page(rows: Sequence[Row], machine: Row, trials: int) -> str:
         f"Time of the best after {trials} trials, median over the seeds, and its ratio to that of"
         f" mode auto (above 1x: slower). {machine['model']}, {machine['vector_bits']} bits,"
         f" {machine['threads']} thread(s).\n\n{found}\n"
-        "The template of the tutorial has scalar loops, which nothing vectorizes here. All others"
-        " are benchmarks/templates.py.\n"
+        "The template of the tutorial marks no loop: tiles that fit registers are vectorized, the"
+        " others are scalar. The templates are in benchmarks/templates.py.\n"
     )
 
 

@@ -6,6 +6,7 @@ are those of a record, whose sizes are open already.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -13,14 +14,17 @@ import numpy as np
 
 from ansorpy.errors import LoweringError, SpecError, StepError, shown
 from ansorpy.expr.evaluate import evaluate
-from ansorpy.expr.expr import Binary, Const, Expr, Var, walk
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, walk
+from ansorpy.expr.intervals import linear
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
 from ansorpy.plan.lower import Choices, lower
+from ansorpy.plan.pack import indexed_by
 from ansorpy.plan.plan import Plan, Size, StageChoice
 from ansorpy.population import legal
 from ansorpy.replay import UNFIT
 from ansorpy.schedule.schedule import MAX_SIZE, Schedule
+from ansorpy.state.axis import AxisKind
 from ansorpy.state.state import Root, Stage, State, Step
 from ansorpy.state.steps import Annotate, Split, Winograd
 from ansorpy.target import Target
@@ -110,12 +114,52 @@ def placed(
         known: plans by steps and choices; a plan that it lacks is added.
     """
     known = {} if known is None else known
+    unmarked = {
+        stage.name: lane for stage in state.stages if (lane := unmarked_lane(stage)) is not None
+    }
+    if unmarked and not schedule.choices:
+        with suppress(SpecError):  # the stages stay scalar
+            return _placed(schedule, state, target, known, unmarked)
+    return _placed(schedule, state, target, known, {})
+
+
+def unmarked_lane(stage: Stage) -> str | None:
+    """Return the axis that a compiler would vectorize in loops without marks; None: no axis.
+
+    It is the last axis of the stage, runs in the innermost loop, and reads of the stage are
+    contiguous or equal along it.
+    """
+    node = stage.node
+    if not isinstance(node, Compute) or stage.role is not None or stage.dot is not None:
+        return None
+    last = stage.loops[-1]
+    marked = any(loop.annotation in ("vectorize", "unroll") for loop in stage.loops)
+    if marked or last.kind is AxisKind.REDUCE or last.axes != (node.axes[-1].name,):
+        return None
+    return None if any(_strided(read, last.axes[0]) for read in node.reads) else last.axes[0]
+
+
+def _strided(read: Read, axis: str) -> bool:
+    """Return True if elements that follow each other along an axis lie apart in memory."""
+    if axis not in indexed_by(read.indices):
+        return False
+    form = linear(read.indices[-1])
+    return axis in indexed_by(read.indices[:-1]) or form is None or form[1].get(axis) != 1
+
+
+def _placed(
+    schedule: Schedule,
+    state: State,
+    target: Target,
+    known: dict[PlanKey, Plan],
+    unmarked: Mapping[str, str],
+) -> Scheduled:
     if target.kind != "cpu":
         raise SpecError(
             f"cannot lower a schedule for {target.names[-1]} because schedules of users are"
             " lowered for processors only; expected target cpu"
         )
-    choices = _choices(schedule, state)
+    choices = _choices(schedule, state, unmarked)
     try:
         key = (state.steps, choices)
         plan = known[key] if key in known else lower(state, choices, target)
@@ -176,7 +220,7 @@ def _check_mark(state: State, step: Annotate) -> None:
         ]
         if outer:
             raise StepError(f"{step}: {outer[0].name!r}, outside of it, is not parallel")
-        if loop.kind.value == "r":
+        if loop.kind is AxisKind.REDUCE:
             raise StepError(f"{step}: {step.loop!r} is reduced, and its iterations share a sum")
     if step.annotation == "vectorize":
         last = [one for one in stage.loops if one.axes == loop.axes][-1]
@@ -205,8 +249,12 @@ def _refused(number: int, step: Step, error: str, state: State) -> SpecError:
     )
 
 
-def _choices(schedule: Schedule, state: State) -> Choices:
-    """Return the structural choices that the steps make, or the schedule names."""
+def _choices(schedule: Schedule, state: State, unmarked: Mapping[str, str]) -> Choices:
+    """Return the structural choices that the steps make, or the schedule names.
+
+    Args:
+        unmarked: axes of stages without marks that are vectorized.
+    """
     own, pack = dict(schedule.choices), dict(schedule.pack)
     for name in (*own, *pack):
         if name not in state.index or not state.stage(name).loops:
@@ -218,7 +266,7 @@ def _choices(schedule: Schedule, state: State) -> Choices:
     for name, tensors in pack.items():
         _check_pack(state, name, tensors)
     return tuple(
-        (stage.name, own.get(stage.name) or _choice(stage, pack.get(stage.name, ())))
+        (stage.name, own.get(stage.name) or _choice(stage, pack.get(stage.name, ()), unmarked))
         for stage in state.stages
         if stage.loops
     )
@@ -236,12 +284,14 @@ def _check_pack(state: State, name: str, tensors: tuple[str, ...]) -> None:
             )
 
 
-def _choice(stage: Stage, pack: tuple[str, ...]) -> StageChoice:
+def _choice(stage: Stage, pack: tuple[str, ...], unmarked: Mapping[str, str]) -> StageChoice:
     lanes = ["@".join(one.axes) for one in stage.loops if one.annotation == "vectorize"]
     parallel = 0
     if stage.location == Root():
         parallel = sum(1 for one in stage.loops if one.annotation == "parallel")
-    return StageChoice(stage.location, parallel, lanes[0] if lanes else None, pack)
+    return StageChoice(
+        stage.location, parallel, lanes[0] if lanes else unmarked.get(stage.name), pack
+    )
 
 
 def _row(schedule: Schedule, plan: Plan) -> tuple[int, ...]:

@@ -197,6 +197,29 @@ def test_stages_go_into_their_readers_and_into_caches() -> None:
     assert dict(made.plan.choices)["D"].parallel == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "lane"),
+    [
+        ("C.reorder(y, k, x)", "x"),
+        ("C.split(y, inner=[2])\nC.split(x, inner=[16])\nC.reorder(y.0, x.0, k, y.1, x.1)", "x"),
+        ("C.split(y, inner=[8])\nC.split(x, inner=[32])\nC.reorder(y.0, x.0, k, y.1, x.1)", None),
+        ("C.split(x, inner=[7])\nC.reorder(y, x.0, k, x.1)", None),
+        ("C.reorder(k, x, y)", None),  # not the last axis
+        ("C.parallel(y)", None),  # the innermost loop is reduced
+        ("C.reorder(y, k, x)\nC.unroll(x)", None),
+    ],
+)
+def test_loops_without_marks_are_vectorized_if_they_fit(text: str, lane: str | None) -> None:
+    made = scheduled(read_schedule(text), MM, AVX2)
+    assert dict(made.plan.choices)["C"].lane == lane
+
+
+def test_strided_reads_are_not_vectorized_without_a_mark() -> None:
+    (dag,) = parse("def mmt(float(64,48) A, float(96,48) B) -> (C) { C(y,x) +=! A(y,k) * B(x,k) }")
+    made = scheduled(read_schedule("C.reorder(y, k, x)"), dag, AVX2)
+    assert dict(made.plan.choices)["C"].lane is None
+
+
 def test_a_refusal_agrees_with_the_search() -> None:
     """Rows are refused with a reason exactly if the search would not propose them."""
     plan: Plan = scheduled(read_schedule(TILED), MM, AVX2).plan
