@@ -6,6 +6,7 @@ AnsorError
       + GraphError  a model cannot be compiled: names the node, its operator, the attribute
           + UnknownValueError  an operator needs a value that is computed at run time
   + StepError       a transform broke its condition    -> a bug in a rule or a mutation
+  + RuleError       a derivation rule raised, or does not end: names the rule and the stage
   + LoweringError   a complete candidate cannot become loops
   + BuildError      the back end rejected the source   -> recorded as Failed("build")
   + RunError        the kernel crashed or hung         -> recorded as Failed("run")
@@ -56,6 +57,19 @@ class UnknownValueError(GraphError):
 
 class StepError(AnsorError):
     """A transform was applied where its condition does not hold."""
+
+
+class RuleError(AnsorError):
+    """A derivation rule raised or does not end: the message names the rule, stage and reason.
+
+    `state` is the loop nest that the rule was given, "" if it is not known.
+    """
+
+    def __init__(self, message: str, rule: str, stage: str, state: str = "") -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.stage = stage
+        self.state = state
 
 
 class LoweringError(AnsorError):

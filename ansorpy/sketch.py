@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from ansorpy.errors import SpecError, shown
+from ansorpy.errors import RuleError, SpecError, shown
 from ansorpy.expr.bounds import bounds
 from ansorpy.expr.gathers import data_parts
 from ansorpy.state.rule import Cursor, Rule, Verdict, name_of
@@ -15,6 +16,8 @@ from ansorpy.te.dag import Dag
 
 SKETCH_LIMIT: Final = 2048  # 3 per tiled reduction: seven of them in one Dag
 DEPTH_PER_STAGE: Final = 8  # visits per stage on one path; more mean that a rule does not advance
+STAGES_PER_NODE: Final = 16  # stages of a state per node of its Dag; our rules make at most 4
+SUCCESSORS: Final = SKETCH_LIMIT  # largest count for one rule at one stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +113,15 @@ def derive(
         limit: sketches; beyond it the Dag is refused.
 
     Raises:
-        SpecError: more than `limit` sketches, no sketch, or a rule that does not advance.
+        SpecError: more than `limit` sketches, or no sketch.
+        RuleError: a rule raised, does not advance, or inserts stages without end.
     """
     start = State.naive(dag)
     visits: list[Visit | None] = [None]
     sketches: list[State] = []
-    work = [(0, 0, Cursor(start, len(start.stages) - 1, target))]
+    work = [(0, 0, Cursor(start, len(start.stages) - 1, target), "")]
     while work:
-        number, depth, at = work.pop()
+        number, depth, at, by = work.pop()
         if at.index < 0:
             visits[number] = Visit("", sketch=len(sketches))
             sketches.append(at.state)
@@ -126,35 +130,93 @@ def derive(
                     f"{dag.name!r} has more than {limit} sketches; split it into several tasks"
                 )
             continue
-        if depth > DEPTH_PER_STAGE * len(at.state.stages):
-            raise SpecError(f"{dag.name!r}: a rule does not move on from stage {at.name!r}")
+        _check_progress(dag, at, depth, by)
         first = len(visits)
         visit, successors = _visit(at, rules, first)
         visits[number] = visit
         visits += [None] * len(successors)
         # Pushed in reverse on a stack, so that the tree is walked in the order of the rules.
         numbered = enumerate(successors, start=first)
-        work += reversed([(n, depth + 1, successor) for n, successor in numbered])
+        work += reversed([(n, depth + 1, successor, name) for n, (successor, name) in numbered])
     if not sketches:
         raise SpecError(f"{dag.name!r}: no rule of {', '.join(map(name_of, rules))} ends it")
     done = tuple(visit for visit in visits if visit is not None)
     return Derivation(dag, tuple(sketches), done)
 
 
-def _visit(at: Cursor, rules: tuple[Rule, ...], first: int) -> tuple[Visit, list[Cursor]]:
-    """Ask the rules in order; number the successors from `first` on."""
+def _check_progress(dag: Dag, at: Cursor, depth: int, by: str) -> None:
+    """Raise RuleError if the path to a cursor, whose last rule is `by`, seems to be endless."""
+    name = shown(at.name)
+    if depth > (most := DEPTH_PER_STAGE * len(at.state.stages)):
+        why = f"does not move on from stage {name!r}; expected at most {most} visits of a path"
+    elif len(at.state.stages) > (most := STAGES_PER_NODE * len(dag.nodes)):
+        why = f"inserts stages without end, the last at {name!r}; expected at most {most}"
+    else:
+        return
+    raise RuleError(
+        f"cannot derive {dag.name!r} because rule {by} {why}", by, at.name, str(at.state)
+    )
+
+
+def _visit(
+    at: Cursor, rules: tuple[Rule, ...], first: int
+) -> tuple[Visit, list[tuple[Cursor, str]]]:
+    """Ask the rules in order; number the successors from `first` on, each with its rule."""
     trials: list[RuleTrial] = []
-    successors: list[Cursor] = []
+    successors: list[tuple[Cursor, str]] = []
     for rule in rules:
-        verdict = rule.condition(at)
-        made = [] if verdict is Verdict.SKIP else list(rule.rewrite(at))
+        verdict, answer, made = _ask(rule, at)
         start = first + len(successors)
         numbers = tuple(range(start, start + len(made)))
-        trials.append(RuleTrial(name_of(rule), verdict, rule.explain(at), numbers))
-        successors += made
+        trials.append(RuleTrial(name_of(rule), verdict, answer, numbers))
+        successors += [(cursor, name_of(rule)) for cursor in made]
         if verdict is Verdict.APPLY_ALONE:
             break
     return Visit(at.name, tuple(trials)), successors
+
+
+def _ask(rule: Rule, at: Cursor) -> tuple[Verdict, Answer, list[Cursor]]:
+    """Return the verdict, the reason and the successors of a rule.
+
+    Raises:
+        RuleError: the rule raised, or returned something else.
+    """
+    where = "explain"
+    try:
+        verdict = rule.condition(at)
+        made: list[Cursor] = []
+        if verdict is not Verdict.SKIP:
+            where = "rewrite"
+            made = list(islice(rule.rewrite(at), SUCCESSORS + 1))
+            _check_successors(at, made)
+        where = "explain"
+        answer = rule.explain(at)
+        _check_answer(answer)
+    except Exception as error:  # boundary of the code of a user: any exception is the rule's
+        raise RuleError(
+            f"cannot derive {at.state.dag.name!r} because rule {name_of(rule)} raised"
+            f" {type(error).__name__} in {where} at stage {at.name!r}: {shown(error, 300)};"
+            " expected a rule without errors, or a request without the rule",
+            name_of(rule), at.name, str(at.state),
+        ) from error  # fmt: skip
+    return verdict, answer, made
+
+
+def _check_answer(answer: object) -> None:
+    if not isinstance(answer, Answer):
+        raise TypeError(f"it returned {shown(repr(answer))}, not an Answer")
+
+
+def _check_successors(at: Cursor, made: list[Cursor]) -> None:
+    if len(made) > SUCCESSORS:
+        raise ValueError(f"it yielded more than {SUCCESSORS} successors")
+    for successor in made:
+        if not isinstance(successor, Cursor):
+            raise TypeError(f"it yielded {shown(repr(successor))}, not a Cursor")
+        if successor.index >= len(successor.state.stages):
+            raise IndexError(
+                f"it moved to stage {successor.index} of {len(successor.state.stages)}"
+            )
 
 
 def _rows(visit: Visit, depth: int) -> Iterator[tuple[int, int | str]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import pytest
 
 from ansorpy import rules
-from ansorpy.errors import SpecError
+from ansorpy.errors import RuleError, SpecError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.sketch import derive
 from ansorpy.state.axis import AxisKind
@@ -103,7 +103,7 @@ def test_a_rule_of_the_user_goes_first() -> None:
 
 def test_a_rule_that_stays_is_refused() -> None:
     stuck: tuple[Rule, ...] = (Stuck(), *rules.CPU)
-    with pytest.raises(SpecError, match="does not move on from stage 'C'"):
+    with pytest.raises(RuleError, match="rule Stuck does not move on from stage 'C'; expected"):
         derive(matmul(8, 8, 8), TARGETS["cpu"], stuck)
 
 
