@@ -102,7 +102,7 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
     tenant_id = local_tenant(engine)
     everything = frozenset(("read", "tune", "admin"))
     local_principal = Principal(tenant_id, LOCAL, everything, caller="")
-    queries = ServiceInfo(engine)
+    queries = ServiceInfo(engine, settings.rules_dir)
     metrics = Metrics.of(queries.facts)
     limits = RequestLimits(
         parts=settings.max_parts,
@@ -115,7 +115,7 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
     authenticator = Authenticator(
         engine, None if requires_keys(settings, engine) else local_principal
     )
-    jobs = JobService(engine, limits, quota)
+    jobs = JobService(engine, limits, quota, settings.rules_dir)
     return Dependencies(
         settings=settings,
         authenticator=authenticator,
@@ -152,7 +152,7 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
             settings.data_dir,
             Slots("take a file", settings.max_uploads, settings.max_uploads_in_all),
         ),
-        explain=ExplainService(engine),
+        explain=ExplainService(engine, settings.rules_dir),
         info=queries,
         records=RecordService(engine),
         charts=ChartService(engine),

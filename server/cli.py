@@ -1,8 +1,9 @@
 """The `ansorpy` command line.
 
 Results go to standard output, progress and errors to standard error. Exit codes: 0 verified
-kernels, 2 invalid input, 3 no candidate passed its checks, 4 the service does not answer,
-130 interrupted (the first Ctrl-C writes the best kernel so far, a second one ends at once).
+kernels, 2 invalid input, 3 no candidate passed its checks or a rule is refused, 4 the service does
+not answer, 130 interrupted (the first Ctrl-C writes the best kernel so far, a second one ends at
+once).
 """
 
 import gc
@@ -18,7 +19,7 @@ import ansorpy
 from ansorpy.errors import SpecError
 from ansorpy.model.options import ModelOptions
 from ansorpy.server.commands import join as joining
-from ansorpy.server.commands import keys, models, records, remote, stored_models
+from ansorpy.server.commands import keys, models, records, remote, rule, stored_models
 from ansorpy.server.commands import simplify as simplifying
 from ansorpy.server.commands import tune_model as tuning
 from ansorpy.server.commands.common import (
@@ -68,6 +69,10 @@ Cores = Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.
 Bind = Annotated[
     list[str] | None, typer.Option(help="K=512 binds a symbol, or a scalar input of a model.")
 ]
+Allow = Annotated[
+    list[str] | None, typer.Option(help="Rules that are used on request only: winograd2.")
+]
+Without = Annotated[list[str] | None, typer.Option(help="Rules to leave out: SplitPhases.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -131,6 +136,7 @@ def tune(
         from ansorpy.tuner.experience import Experience
         from ansorpy.tuner.interrupts import follow
         from ansorpy.tuner.request import Request
+        from ansorpy.tuner.rules import find_rules
         from ansorpy.tuner.targets import named_target
         from ansorpy.tuner.tune import run
 
@@ -145,10 +151,12 @@ def tune(
         request = Request.of(options, dags, named_target(target, options.cores))
         check_profile(profile, target, request.estimated)
         settings = read_settings()
+        kind = request.target.kind
+        rules = find_rules(kind, options.allow, options.without, settings.rules_dir)
         engine = database(settings)
         store = SqlStore(engine, local_tenant(engine))
         experience = Experience(settings.data_dir / "experience")
-        events = run(request, store=store, out=out, experience=experience)
+        events = run(request, rules, store, out, experience=experience)
         try:
             with reporter(sys.stderr) as report:
                 last = follow(events, report)
@@ -168,11 +176,13 @@ def sketches(
     target: Name = "cpu",
     cores: Cores = 1,
     bind: Bind = None,
+    allow: Allow = None,
+    without: Without = None,
     as_json: AsJson = False,
 ) -> None:
     """List the sketches of every task of FILE."""
     with wrong_input():
-        derived = derivations(file, target, cores, bind)
+        derived = derivations(file, target, cores, bind, allow, without)
     found = [(d.dag.name, [str(sketch) for sketch in d.sketches]) for d in derived]
     if as_json:
         every = [text for _, texts in found for text in texts]
@@ -186,7 +196,13 @@ def sketches(
 
 @app.command(rich_help_panel=TUNE)
 def explain(
-    file: Tuned, target: Name = "cpu", cores: Cores = 1, bind: Bind = None, shape: Shape = None
+    file: Tuned,
+    target: Name = "cpu",
+    cores: Cores = 1,
+    bind: Bind = None,
+    shape: Shape = None,
+    allow: Allow = None,
+    without: Without = None,
 ) -> None:
     """Print the derivation: every rule at every stage with its verdict and reason.
 
@@ -196,7 +212,7 @@ def explain(
         if tuning.is_model(file):
             typer.echo(tuning.explained(file, bind, shape))
             return
-        for derivation in derivations(file, target, cores, bind):
+        for derivation in derivations(file, target, cores, bind, allow, without):
             typer.echo(derivation.explain())
 
 
@@ -216,6 +232,8 @@ def lower(
     target: TuneName = "cpu",
     cores: Cores = 1,
     bind: Bind = None,
+    allow: Allow = None,
+    without: Without = None,
 ) -> None:
     """Print the loop nest of every task of FILE after the passes of lowering."""
     from ansorpy.loopir.printer import text
@@ -225,7 +243,7 @@ def lower(
 
     with wrong_input():
         machine = named_target(target, cores)
-        rules = find_rules(machine.kind)
+        rules = find_rules(machine.kind, allow or (), without or (), read_settings().rules_dir)
         steps = None if schedule is None else read_text(schedule)
         for dag in read_file(file, pairs(bind, "--bind", int)):
             stages = list(lowered(dag, machine, rules, untuned=untuned, schedule=steps))
@@ -303,14 +321,21 @@ def upgrade() -> None:
     typer.echo(f"{place}: {told}")
 
 
-def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> list[Any]:
+def derivations(
+    file: str,
+    target: str,
+    cores: int,
+    bind: list[str] | None,
+    allow: list[str] | None,
+    without: list[str] | None,
+) -> list[Any]:
     """Return the derivation of every task of a file."""
     from ansorpy.sketch import derive
     from ansorpy.tuner.rules import find_rules
     from ansorpy.tuner.targets import named_target
 
     machine = named_target(target, cores)
-    rules = find_rules(machine.kind)
+    rules = find_rules(machine.kind, allow or (), without or (), read_settings().rules_dir)
     return [derive(d, machine, rules) for d in read_file(file, pairs(bind, "--bind", int))]
 
 
@@ -393,6 +418,7 @@ for command in (
 ):  # fmt: skip
     app.command(rich_help_panel=SERVICE)(command)
 app.command(rich_help_panel=TUNE)(simplifying.simplify)
+app.add_typer(rule.app, name="rule", rich_help_panel=TUNE)
 app.add_typer(remote.kernels, name="kernels", rich_help_panel=SERVICE)
 app.add_typer(stored_models.app, name="models", rich_help_panel=SERVICE)
 app.add_typer(records.app, name="records", rich_help_panel=DATA)

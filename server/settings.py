@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from platformdirs import user_data_path
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
@@ -21,6 +21,11 @@ class ServiceSettings(BaseSettings):
         description="Folder of the SQLite file, of uploads in progress, and of the transfer data of"
         " `ansorpy tune`."
         " The Python function `ansorpy.tune` does not read it.",
+    )
+    rules_dir: Path | None = Field(
+        default=None,
+        description="Folder of rule files; a request names them in `allow`"
+        " ([rules](../rule-files.md)). Their code runs in the service and its tuner processes.",
     )
     database_url: str = Field(
         default="",
@@ -154,6 +159,11 @@ class ServiceSettings(BaseSettings):
     max_attempts: int = Field(
         default=3, ge=1, description="Consecutive losses of a worker after which a job fails."
     )
+
+    @field_validator("rules_dir", mode="before")
+    @classmethod
+    def _no_folder(cls, value: object) -> object:
+        return None if value == "" else value  # not the working directory
 
     @property
     def url(self) -> str:

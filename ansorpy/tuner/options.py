@@ -26,6 +26,7 @@ from ansorpy.tuner.option import Definition, Option, OptionLimits, definitions
 MAX_TRIALS: Final = 1_000_000  # every trial is kept in memory while its task is tuned
 MAX_CORES: Final = 256
 RULE_PATTERN: Final = "^[A-Za-z]{1,40}$"  # the form of names in `without`
+ALLOW_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$"  # the form of names in `allow`
 
 # The options of a job in release 0.1: stored jobs and digests have each of them in any case.
 FIRST: Final = (
@@ -137,8 +138,9 @@ class TuneOptions:
     allow: Annotated[
         Sequence[str],
         Option(
-            "Reformulations that change rounding beyond the order of sums: winograd2, winograd4.",
-            service=OptionLimits(items=2, words=("winograd2", "winograd4")),
+            "Rules that are used on request only, by name: winograd2 and winograd4, which change"
+            " rounding beyond the order of sums, and rule files of the administrator.",
+            service=OptionLimits(items=8, pattern=ALLOW_PATTERN),
         ),
     ] = ()
     without: Annotated[

@@ -30,6 +30,7 @@ from ansorpy.state.steps import Winograd, reformulations
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count, workload_key
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.rule_files import identity
 from ansorpy.tuner.trust import is_trusted, versions
 from ansorpy.uncollected import uncollected
 
@@ -350,8 +351,12 @@ def costs_of(outcomes: Sequence[Outcome]) -> FloatArray:
 
 
 def rules_name(kind: str, rules: tuple[Rule, ...]) -> str:
-    """Return name and version of a rule set: the version is a digest of rules and parameters."""
-    return f"{kind}@{sha256(repr(rules).encode()).hexdigest()[:12]}"
+    """Return name and version of a rule set.
+
+    The version is a digest of rules, parameters, and the files that rules are from.
+    """
+    texts = ", ".join(map(identity, rules)) + ("," if len(rules) == 1 else "")
+    return f"{kind}@{sha256(f'({texts})'.encode()).hexdigest()[:12]}"
 
 
 def failures_of(records: Sequence[Record]) -> list[Failed]:

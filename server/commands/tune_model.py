@@ -78,9 +78,11 @@ def _tuned(
     from ansorpy.server.db.upgrade import local_tenant
     from ansorpy.tuner.experience import Experience
     from ansorpy.tuner.interrupts import follow
+    from ansorpy.tuner.rules import find_rules
 
     request = request_of(options, Path(file), target, out, numbers(bind), shapes_of(shape))
     settings = read_settings()
+    rules = find_rules(target.kind, options.allow, options.without, settings.rules_dir)
     engine = database(settings)
     store = SqlStore(engine, local_tenant(engine))
     with model_reporter(sys.stderr) as report:
@@ -91,7 +93,7 @@ def _tuned(
             report(event)
 
         experience = Experience(settings.data_dir / "experience")
-        return follow(compiled(request, store, experience), tell)
+        return follow(compiled(request, store, experience, rules=rules), tell)
 
 
 def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str:

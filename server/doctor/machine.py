@@ -3,14 +3,20 @@
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from ctypes.util import find_library
 from importlib.metadata import version
+from pathlib import Path
 from typing import Final
 
 from ansorpy.codegen.link import LINKERS
+from ansorpy.errors import SpecError
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
 from ansorpy.server.doctor.finding import Finding
+from ansorpy.server.settings import ServiceSettings
+from ansorpy.state.rule import name_of
+from ansorpy.tuner.rule_files import MODULES, identity, load_rules, rule_folder
 from ansorpy.tuner.rules import find_rules
 
 PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
@@ -40,10 +46,22 @@ def processor() -> Finding:
     )  # fmt: skip
 
 
-def rules() -> Finding:
-    """Count the rules of each set."""
+def rules(settings: ServiceSettings) -> list[Finding]:
+    """Count the rules of each set, and load the files of `ANSORPY_RULES_DIR`."""
     counts = ", ".join(f"{kind} {len(find_rules(kind))}" for kind in ("cpu", "cuda"))
-    return Finding("rules", "ok", counts)
+    return [Finding("rules", "ok", counts), *_rule_files(settings.rules_dir)]
+
+
+def _rule_files(folder: Path | None) -> Iterator[Finding]:
+    for name, path in rule_folder(folder).items():
+        try:
+            kinds = load_rules(path).kinds
+            found = find_rules(kinds[0], (name,), folder=folder)
+        except SpecError as error:
+            yield Finding("rule file", "bad", str(error))
+        else:
+            own = [name_of(rule) for rule in found if identity(rule).startswith(MODULES)]
+            yield Finding("rule file", "ok", f"{name}: {', '.join(own)}, for {', '.join(kinds)}")
 
 
 def openmp() -> Finding:

@@ -19,7 +19,7 @@ from ansorpy.server.schemas.job import RULES
 from ansorpy.server.schemas.problem import Mistake
 from ansorpy.target import listed
 from ansorpy.tuner.networks import WEIGHT_PATTERN
-from ansorpy.tuner.options import RULE_PATTERN
+from ansorpy.tuner.options import ALLOW_PATTERN, RULE_PATTERN
 
 MAX_MISTAKES: Final = 20
 MAX_PLACE: Final = 80
@@ -34,6 +34,7 @@ _PATTERNS: Final[Mapping[str, str]] = {
     DIGEST_PATTERN: "64 hexadecimal digits in lower case",
     WEIGHT_PATTERN: "TASK or NETWORK/TASK: names of letters, digits and _",
     RULE_PATTERN: "the name of a rule: at most 40 letters",
+    ALLOW_PATTERN: "the name of rules: at most 40 letters, digits, _ and -",
     "^[0-9a-f]{32}$": "32 hexadecimal digits in lower case",
 }
 

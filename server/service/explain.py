@@ -1,14 +1,14 @@
 """Explanations of a job: the derivation of its sketches, and its failures with advice."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, get_args
 
 from sqlalchemy import Engine
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import RuleError, SpecError
 from ansorpy.gpus import Gpu
 from ansorpy.measure.outcome import FailureKind
 from ansorpy.server.db.engine import reading
@@ -53,7 +53,8 @@ class TaskExplanation:
     task: str
     tasks: tuple[str, ...]
     target_known: bool  # False: derived for a machine with default features
-    derivation: Derivation | None  # None for more than SKETCHES sketches
+    derivation: Derivation | None
+    refusal: str  # reason why there is no derivation
     failures: list[FailureReply]
 
 
@@ -62,6 +63,7 @@ class ExplainService:
     """Use cases of the explanations."""
 
     engine: Engine
+    rules_dir: Path | None = None
 
     def look(self, tenant_id: int, job_id: str, task: str | None) -> TaskExplanation:
         """Return the explanation of a task (default: the first one).
@@ -80,24 +82,27 @@ class ExplainService:
         cores = known.submission.cores
         target = target_of(known.target, cores)
         derivation: Derivation | None = None
-        with suppress(SpecError):
-            derivation = derived(known.job.request, name, target or Target(cores=cores))
+        refusal = ""
+        try:
+            machine = target or Target(cores=cores)
+            derivation = derived(known.job.request, name, machine, self.rules_dir)
+        except (RuleError, SpecError) as error:
+            refusal = str(error)
         failures = failures_of(known)
-        return TaskExplanation(known, name, tasks, target is not None, derivation, failures)
+        return TaskExplanation(
+            known, name, tasks, target is not None, derivation, refusal, failures
+        )
 
     def read(self, tenant_id: int, job_id: str, task: str | None, after: int) -> ExplainReply:
         """Return a page of the derivation of a task (default: the first one).
 
         Raises:
             NotFoundError: the job or the task does not exist.
-            SpecError: the derivation is too large.
+            SpecError: the derivation is too large, or a rule fails.
         """
         look = self.look(tenant_id, job_id, task)
         if look.derivation is None:
-            raise SpecError(
-                "cannot show the derivation because it has too many sketches; expected at most"
-                f" {SKETCHES}"
-            )
+            raise SpecError(look.refusal)
         visits, following = page(look.derivation, after)
         return ExplainReply(
             job=job_id,
@@ -127,16 +132,23 @@ def failures_of(known: queries.JobDetails) -> list[FailureReply]:
 
 
 @lru_cache(maxsize=8)
-def derived(request: str, task: str, target: Target) -> Derivation:
+def derived(request: str, task: str, target: Target, rules_dir: Path | None) -> Derivation:
     """Return the derivation of a task; cached, because its pages are requested one by one.
 
     Raises:
-        SpecError: it has more than SKETCHES sketches.
+        SpecError: it has more than SKETCHES sketches, or a rule file is missing.
+        RuleError: a rule fails.
     """
     submission = Submission.of(request)
     (dag,) = (dag for dag in submission.dags if dag.name == task)
-    rules = find_rules(target.kind, submission.allow, submission.without)
-    return derive(dag, target, rules, SKETCHES)
+    rules = find_rules(target.kind, submission.allow, submission.without, rules_dir)
+    try:
+        return derive(dag, target, rules, SKETCHES)
+    except SpecError as error:
+        raise SpecError(
+            "cannot show the derivation because it has too many sketches; expected at most"
+            f" {SKETCHES}"
+        ) from error
 
 
 def page(derivation: Derivation, after: int) -> tuple[list[VisitReply], int | None]:

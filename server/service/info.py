@@ -3,12 +3,14 @@
 import inspect
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
-from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Engine, func, select
 
+from ansorpy.errors import SpecError
 from ansorpy.server.db.engine import now, reading
 from ansorpy.server.db.models import JobRow, RecordRow
 from ansorpy.server.jobs import machines
@@ -24,7 +26,8 @@ from ansorpy.server.schemas.service import (
     Workers,
 )
 from ansorpy.state.rule import Rule, name_of
-from ansorpy.tuner.rules import GROUP, find_rules
+from ansorpy.tuner.rule_files import load_rules, rule_folder
+from ansorpy.tuner.rules import find_rules, registered
 from ansorpy.tuner.task import rules_name
 
 TEXT_CHARS: Final = 400  # characters of a rule's docstring, so that two sets fit a small reply
@@ -35,6 +38,7 @@ class ServiceInfo:
     """Use cases of `routes.info`."""
 
     engine: Engine
+    rules_dir: Path | None = None
 
     def ready(self) -> Ready:
         """Query the database, and return the number of living workers."""
@@ -74,9 +78,14 @@ class ServiceInfo:
         )
 
     def rules(self) -> RuleSets:
-        """Return every registered rule set."""
-        kinds = sorted(point.name for point in entry_points(group=GROUP))
-        return RuleSets(sets=[rule_set(kind, find_rules(kind)) for kind in kinds])
+        """Return every registered rule set, and the rules of every file that can be loaded."""
+        sets = [rule_set(kind, find_rules(kind)) for kind in registered()]
+        with suppress(SpecError):  # `ansorpy doctor` reports a bad folder
+            for name, path in rule_folder(self.rules_dir).items():
+                with suppress(SpecError):
+                    found = load_rules(path)
+                    sets += [rule_set(f"{kind}+{name}", found.rules) for kind in found.kinds]
+        return RuleSets(sets=sets)
 
     def facts(self) -> Iterator[tuple[str, str, str, Mapping[str, float]]]:
         """Yield the gauges of the database for `http.metrics`."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from sqlalchemy import Engine
@@ -74,6 +75,7 @@ class JobService:
     engine: Engine
     limits: RequestLimits
     quota: Quota
+    rules_dir: Path | None = None
 
     def submit(
         self, tenant_id: int, request: JobRequest, idempotency_key: str | None
@@ -114,8 +116,10 @@ class JobService:
             with naming(space):
                 check_space(options, dags)
             kind = "cuda" if request.target.startswith("cuda") else "cpu"
+            with naming("allow"):
+                find_rules(kind, options.allow, (), self.rules_dir)
             with naming("without"):
-                find_rules(kind, options.allow, options.without)
+                find_rules(kind, options.allow, options.without, self.rules_dir)
             if dags:
                 with naming("weights"):
                     networks_of(options.weights, [dag.name for dag in dags])
@@ -135,7 +139,8 @@ class JobService:
         except SpecError as error:
             budget = request.budget
             keys = (*request.weights, *budget.network_targets_s, *budget.task_targets_s)
-            names = (*request.bind, *request.shapes, *keys, *request.without, *budget.tasks)
+            words = (*request.allow, *request.without, *budget.tasks)
+            names = (*request.bind, *request.shapes, *keys, *words)
             sent = request.dags or ([] if request.graph is None else [request.graph])
             written = json.dumps([request.schedule, request.template])
             told = partial(redacted, text=request.text, dags=sent, names=(*names, written))

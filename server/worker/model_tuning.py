@@ -18,6 +18,7 @@ from ansorpy.model.events import ModelEvent
 from ansorpy.server.db import model_files
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.model_journal import ModelJournal
+from ansorpy.state.rule import Rule
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 
@@ -57,6 +58,7 @@ def tune_model(
     journal: ModelJournal,
     out: Path,
     pools: Callable[[Request], Pools],
+    rules: tuple[Rule, ...],
 ) -> Generator[ModelEvent | ModelResult, None, None]:
     """Yield the events of the tuning of a model, and its result at the end.
 
@@ -65,6 +67,7 @@ def tune_model(
 
     Raises:
         SpecError: the model cannot be compiled.
+        RuleError: a rule fails.
         RunError: the outputs of the bundle are wrong.
     """
     assert submission.model is not None
@@ -81,5 +84,5 @@ def tune_model(
         done=journal.done,
         document=document,
     )
-    result = yield from compiled(request, journal, pools=pools, journal=journal)
+    result = yield from compiled(request, journal, rules=rules, pools=pools, journal=journal)
     yield result

@@ -40,6 +40,7 @@ from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.journal import JobJournal
 from ansorpy.server.worker.leased_job import LeasedJob, LeaseLostError, StorageError
 from ansorpy.server.worker.model_journal import ModelJournal
+from ansorpy.state.rule import Rule
 
 log = logging.getLogger(__name__)
 
@@ -131,10 +132,14 @@ def load_engine(settings: ServiceSettings) -> Tune:
     from ansorpy.server.worker.model_tuning import tune_model
     from ansorpy.tuner.pools import Pools, shared_pools
     from ansorpy.tuner.request import Request
+    from ansorpy.tuner.rules import find_rules
     from ansorpy.tuner.targets import named_gpu
     from ansorpy.tuner.tune import run
 
     gbm.preload()
+
+    def rules_of(kind: str, asked: Submission) -> tuple[Rule, ...]:
+        return find_rules(kind, asked.allow, asked.without, settings.rules_dir)
 
     def tune(
         submission: Submission, journal: Journal, out: Path
@@ -145,11 +150,14 @@ def load_engine(settings: ServiceSettings) -> Tune:
             return shared_pools(asked, measuring)
 
         if isinstance(journal, ModelJournal):
-            return tune_model(submission, journal, out, pools)
+            return tune_model(submission, journal, out, pools, rules_of("cpu", submission))
         kind, _, arch = submission.target.partition(":")
         machine = named_gpu(arch) if kind == "cuda" else local_target(submission.cores)
         request = Request.of(submission, submission.dags, machine, early=True)
-        return run(request, store=journal, out=out, pools=lambda: pools(request), journal=journal)
+        rules = rules_of(machine.kind, submission)
+        return run(
+            request, rules, store=journal, out=out, pools=lambda: pools(request), journal=journal
+        )
 
     return tune
 

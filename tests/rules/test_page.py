@@ -18,7 +18,7 @@ A derivation is at (S, i): a state and its current stage, from the last stage to
 rules of a set are tried in order, and the derivation continues from every successor of every rule
 that applies. To add a rule, derive a class from `ansorpy.state.rule.Rule`, define `explain` and
 `rewrite` (and `excludes_later` if no later rule is to be tried), and put it in front:
-`(Mine(), *rules.CPU)`.
+`(Mine(), *rules.CPU)`, or in a [file](rule-files.md), which `ansorpy rule check` proves.
 
 A set "cpu+word" precedes "cpu" if a request allows that word: its rules change the rounding of
 results.

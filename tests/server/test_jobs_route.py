@@ -61,8 +61,8 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
          f" expected {FIELDS}"),
         ({"budget": {"trials": -1}}, "budget.trials", "cannot take budget.trials because its value"
          " does not fit; expected a number of at least 0"),
-        ({"allow": ["fast"]}, "allow.0", "cannot take allow.0 because its value does not fit;"
-         " expected 'winograd2' or 'winograd4'"),
+        ({"allow": ["../fast"]}, "allow.0", "cannot take allow.0 because its value does not fit;"
+         " expected the name of rules: at most 40 letters, digits, _ and -"),
         ({"dags": [{}]}, "", "cannot take the request because it has several computations;"
          " expected exactly one of text, dags, model and graph"),
         ({"bind": {"N": 1.5}}, "bind", "cannot take bind because its values are the extents of a"

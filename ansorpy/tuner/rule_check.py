@@ -1,0 +1,431 @@
+"""Check of derivation rules: contract, end, counts of sketches, and results against the oracle.
+
+A rule is asked as in a search, under observation. Every sketch that it takes part in is lowered,
+interpreted and compared with the float64 reference; on a CPU it is also compiled and run between
+guard pages, in the measuring processes. The first counterexample ends the check.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from ansorpy.errors import AnsorError, LoweringError, RuleError, SpecError, shown
+from ansorpy.loopir.interp import run as interpret
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.verify.cases import Case, each_case
+from ansorpy.measure.verify.check import compare_all
+from ansorpy.measure.verify.inputs import constants
+from ansorpy.measure.verify.reformulated import reformulated
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
+from ansorpy.plan.flatten import flattened
+from ansorpy.plan.lower import lower
+from ansorpy.population import sample
+from ansorpy.replay import UNFIT
+from ansorpy.sketch import SUCCESSORS, Derivation, derive
+from ansorpy.state.rule import Cursor, Rule, name_of
+from ansorpy.state.state import State
+from ansorpy.state.text import history, replay, steps_to_json
+from ansorpy.target import Target
+from ansorpy.te.analysis import Answer, flop_count
+from ansorpy.te.dag import Dag
+from ansorpy.topi import workloads
+from ansorpy.topi.suites import LIBRARY, SUITE_SMALL
+
+RULE_S: Final = 10.0  # time limit of one call of a rule; ours take milliseconds
+PLANS: Final = 2  # plans of a sketch that are run, each with one row of random sizes
+CASES: Final = 2  # random numbers, then small integers, whose results are exact
+RUN_FLOP: Final = 100_000  # operations of a Dag that is interpreted to show the effect of a finding
+NO_VERDICT: Final = ("run-timeout", "build-timeout", "memory")  # failures that refute nothing
+
+Verify = Callable[[Dag, Sequence[Program]], Sequence[Failed | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOperator:
+    """A workload at a small shape, which is run, and at a larger one for the count of sketches."""
+
+    name: str
+    small: Dag
+    large: Dag | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """The first state that refutes a rule: a loop nest with its steps, and the difference."""
+
+    rule: str
+    operator: str
+    shape: str
+    stage: str
+    state: str
+    difference: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedOperator:
+    """An operator without counterexample; counts of sketches without and with the rules."""
+
+    operator: str
+    shape: str
+    before: int
+    after: int
+    large_before: int | None
+    large_after: int | None
+    states: int  # sketches that the rules took part in
+    interpreted: int  # programs
+    compiled: int  # programs that also ran as machine code
+    used: tuple[str, ...]  # names of the rules that applied
+
+
+class _Violation(Exception):  # noqa: N818 - a finding, not an error of ours
+    """A rule broke its contract; `state` is the state that it made, if it made one."""
+
+    def __init__(self, why: str, state: State | None = None) -> None:
+        super().__init__(why)
+        self.state = state
+
+
+class _Endless(BaseException):
+    """A call of a rule takes too long; no `except Exception` of the rule may catch it."""
+
+    def __init__(self, rule: str, at: Cursor, why: str) -> None:
+        super().__init__(why)
+        self.rule, self.at = rule, at
+
+
+@dataclass(frozen=True, slots=True)
+class _Refuted(Exception):  # noqa: N818 - a finding, not an error of ours
+    """A counterexample without its operator."""
+
+    rule: str
+    stage: str
+    state: str
+    difference: str
+
+
+# Smaller than in the suite, whose 81 sketches take long; and the block of rows of `FuseChain`.
+_SMALLER: Final[Mapping[str, Callable[[], Dag]]] = MappingProxyType(
+    {"attention": lambda: workloads.attention(3, 5, 2)}
+)
+_MORE: Final[Mapping[str, Callable[[], Dag]]] = MappingProxyType(
+    {
+        "attention_rows": lambda: workloads.attention(16, 5, 4),
+        "long_column_sum": lambda: workloads.reduce_columns(16, 160),
+        "long_row_sum": lambda: workloads.reduce_rows(2, 96),
+    }
+)
+
+
+def operators(names: Sequence[str] = ()) -> Iterator[CheckOperator]:
+    """Yield the operators of the check (all of them without names).
+
+    Raises:
+        SpecError: there is no such operator.
+    """
+    known = {**SUITE_SMALL, **_SMALLER, **_MORE}
+    for name in names:
+        if name not in known:
+            raise SpecError(
+                f"cannot check rules on operator {shown(name)!r} because no such operator exists;"
+                f" expected {', '.join(known)}"
+            )
+    for name in names or known:
+        large = LIBRARY.get(name)
+        yield CheckOperator(name, known[name](), None if large is None else large())
+
+
+def check_operator(
+    mine: tuple[Rule, ...],
+    base: tuple[Rule, ...],
+    operator: CheckOperator,
+    target: Target,
+    verify: Verify | None = None,
+    rule_s: float = RULE_S,
+) -> CheckedOperator | Counterexample:
+    """Check rules on one operator.
+
+    Args:
+        mine: the rules to be checked, which are tried first.
+        base: the rule set behind them; () if `mine` is a whole set.
+        verify: runs programs of a Dag as machine code, None for those that are right; without it
+            they are interpreted only.
+        rule_s: seconds that one call of a rule may take.
+    """
+    used: dict[str, None] = {}
+    watched = tuple(_watched(rule, rule_s, used) for rule in mine)
+    dag = operator.small
+    try:
+        before, after, derivation = _derived(watched, base, dag, target)
+        runs = _run(derivation, set(map(name_of, mine)), target, verify)
+        counts: tuple[int | None, int | None] = (None, None)
+        if operator.large is not None:
+            dag = operator.large
+            counts = _derived(watched, base, dag, target)[:2]
+    except _Refuted as found:
+        return Counterexample(
+            found.rule, operator.name, shape_of(dag), found.stage, found.state, found.difference
+        )
+    return CheckedOperator(
+        operator.name, shape_of(operator.small), before, after, *counts, *runs, tuple(used)
+    )
+
+
+def shape_of(dag: Dag) -> str:
+    """Return the inputs of a Dag with their shapes: "A[7, 13], B[13, 17]"."""
+    return ", ".join(f"{node.name}{list(node.shape)}" for node in dag.placeholders)
+
+
+def _derived(
+    watched: tuple[Rule, ...], base: tuple[Rule, ...], dag: Dag, target: Target
+) -> tuple[int, int, Derivation]:
+    """Return the counts of sketches without and with the watched rules, and the derivation."""
+    before = len(derive(dag, target, base).sketches) if base else 0
+    names = ", ".join(map(name_of, watched))
+    try:
+        found = derive(dag, target, (*watched, *base))
+    except _Endless as late:
+        raise _Refuted(late.rule, late.at.name, str(late.at.state), str(late)) from None
+    except RuleError as error:
+        raise _refuted(error, names, dag, target) from error
+    except SpecError as error:
+        raise _Refuted(names, "", "", f"{error} (without the rule {before})") from error
+    kept: dict[str, list[int]] = {}
+    for number, sketch in enumerate(found.sketches):
+        for other in kept.setdefault(str(sketch), []):
+            if found.sketches[other].stages == sketch.stages:
+                rule, stage = _makers(found, set(map(name_of, watched)))[number] or (names, "")
+                why = f"sketches {other} and {number} are equal"
+                count = f"the count is {len(found.sketches)}, without the rule {before}"
+                raise _Refuted(rule, stage, _told(sketch), f"{why}; {count}")
+        kept[str(sketch)].append(number)
+    return before, len(found.sketches), found
+
+
+def _refuted(error: RuleError, names: str, dag: Dag, target: Target) -> _Refuted:
+    """Return the finding in a failed derivation, with its effect on results if there is one."""
+    cause = error.__cause__
+    if not isinstance(cause, _Violation):
+        if error.rule not in names.split(", "):  # one of the set behind
+            return _Refuted(names, error.stage, error.state, f"a later rule fails: {error}")
+        return _Refuted(error.rule, error.stage, error.state, str(error))
+    told = str(cause)
+    if cause.state is None:
+        return _Refuted(error.rule, error.stage, error.state, told)
+    effect = ""
+    if flop_count(dag) <= RUN_FLOP:
+        wrong = _programs(dag, cause.state, target, _cases(dag))[1]
+        effect = f"; {wrong}" if wrong else ""
+    return _Refuted(error.rule, error.stage, _told(cause.state), told + effect)
+
+
+def _makers(derivation: Derivation, names: set[str]) -> dict[int, tuple[str, str] | None]:
+    """Return for each sketch the last rule of `names` on its path, with the stage."""
+    found: dict[int, tuple[str, str] | None] = {}
+    work: list[tuple[int, tuple[str, str] | None]] = [(0, None)]
+    while work:
+        number, maker = work.pop()
+        visit = derivation.visits[number]
+        if visit.sketch is not None:
+            found[visit.sketch] = maker
+        for trial in visit.trials:
+            next_maker = (trial.rule, visit.stage) if trial.rule in names else maker
+            work += [(successor, next_maker) for successor in trial.successors]
+    return found
+
+
+def _run(
+    derivation: Derivation, names: set[str], target: Target, verify: Verify | None
+) -> tuple[int, int, int]:
+    """Run every sketch of the rules; return the counts of sketches and programs.
+
+    Raises:
+        _Refuted: a sketch cannot be lowered, or its results are wrong.
+    """
+    dag = derivation.dag
+    makers = {n: maker for n, maker in _makers(derivation, names).items() if maker is not None}
+    cases = _cases(dag) if makers else ()
+    count = 0
+    compiled: list[Program] = []
+    origin: list[int] = []
+    for number, (rule, stage) in sorted(makers.items()):
+        sketch = derivation.sketches[number]
+        programs, wrong = _programs(dag, sketch, target, cases)
+        if wrong:
+            raise _Refuted(rule, stage, _told(sketch), wrong)
+        count += len(programs)
+        compiled += programs[:1]
+        origin += [number] * len(programs[:1])
+    failures = verify(dag, compiled) if verify is not None and compiled else ()
+    for number, failed in zip(origin, failures, strict=False):
+        if failed is not None and failed.kind not in NO_VERDICT:
+            rule, stage = makers[number]
+            why = f"as machine code, {failed.kind}: {failed.message}"
+            raise _Refuted(rule, stage, _told(derivation.sketches[number]), why)
+    return len(makers), count, len(failures)
+
+
+def _cases(dag: Dag) -> tuple[Case, ...]:
+    return tuple(islice(each_case(dag, 0), CASES))
+
+
+def _programs(
+    dag: Dag, state: State, target: Target, cases: Sequence[Case]
+) -> tuple[list[Program], str]:
+    """Interpret programs of a state; return them, and the difference.
+
+    The difference is "" if every program is right.
+    """
+    rng = np.random.default_rng(0)
+    programs: list[Program] = []
+    try:
+        found = plans(state, target, PLANS)
+        if not found:
+            return [], f"none of its plans can be lowered: {_obstacle(state, target)}"
+        for plan in found:
+            for row in sample(plan, 1, rng):
+                programs.append(bind(plan, tuple(map(int, row)), target))
+                wrong = _difference(dag, programs[-1], cases)
+                if wrong:
+                    return programs, wrong
+    except UNFIT as error:
+        kind = "" if isinstance(error, AnsorError) else f"{type(error).__name__}: "
+        return programs, f"the state cannot be lowered or run: {kind}{shown(error, 300)}"
+    return programs, ""
+
+
+def _obstacle(state: State, target: Target) -> str:
+    try:
+        lower(flattened(state), (), target)
+    except LoweringError as error:
+        return str(error)
+    return "no choice of places and lanes fits"
+
+
+def _difference(dag: Dag, program: Program, cases: Sequence[Case]) -> str:
+    """Return the first difference between interpreted results and the reference, "" if none."""
+    if program.meaning is not None:
+        cases = reformulated(cases, program.meaning)
+    for case in cases:
+        got = interpret(program, {**case.inputs, **constants(dag)})
+        failed = compare_all(case, got.__getitem__, program.by_name)
+        if failed is not None:
+            return failed.message
+    return ""
+
+
+def _told(state: State) -> str:
+    """Return a loop nest, and the steps that made it."""
+    steps = history(state)
+    return f"{state}\nsteps:\n{steps}" if steps else str(state)
+
+
+class _Watched(Rule):
+    """A rule under observation: of a class with the same name, one per rule."""
+
+    __slots__ = ("_limit_s", "_rule", "_used")
+
+    def __init__(self, rule: Rule, limit_s: float, used: dict[str, None]) -> None:
+        self._rule, self._limit_s, self._used = rule, limit_s, used
+
+    def explain(self, at: Cursor) -> Answer:
+        with self._observed(at, "explain"):
+            first, second = self._rule.explain(at), self._rule.explain(at)
+        if first != second:
+            raise _Violation(f"explain gives two answers for one state: {first}, {second}")
+        return first
+
+    def excludes_later(self, at: Cursor) -> bool:
+        with self._observed(at, "excludes_later"):
+            return self._rule.excludes_later(at)
+
+    def rewrite(self, at: Cursor) -> Iterator[Cursor]:
+        with self._observed(at, "rewrite"):
+            made = list(islice(self._rule.rewrite(at), SUCCESSORS + 1))
+        with self._observed(at, "rewrite"):
+            again = list(islice(self._rule.rewrite(at), SUCCESSORS + 1))
+        if made != again:
+            raise _Violation("rewrite yields other successors when it is asked again")
+        if not made:
+            raise _Violation("explain holds, but rewrite yields no successor")
+        if len(made) <= SUCCESSORS:
+            for successor in made:
+                if isinstance(successor, Cursor):
+                    _check_successor(at, successor)
+        self._used[name_of(self._rule)] = None
+        return iter(made)
+
+    @contextmanager
+    def _observed(self, at: Cursor, part: str) -> Iterator[None]:
+        """Bound the time of a call, and refuse a changed state afterwards."""
+        before = _printed(at.state)
+        with _limited(self._limit_s, name_of(self._rule), at, part):
+            yield
+        if _printed(at.state) != before:
+            raise _Violation(f"{part} changes the state that it is given", at.state)
+
+
+def _watched(rule: Rule, limit_s: float, used: dict[str, None]) -> Rule:
+    kind: Any = type(name_of(rule), (_Watched,), {"__slots__": ()})
+    watched: Rule = kind(rule, limit_s, used)
+    return watched
+
+
+def _printed(state: State) -> str:
+    return repr(state)
+
+
+def _check_successor(at: Cursor, successor: Cursor) -> None:
+    """Refuse a state that is not the result of recorded steps on the given one."""
+    state, old = successor.state, at.state
+    if successor.target != at.target:
+        raise _Violation("a successor has another target", state)
+    if state.dag != old.dag:
+        raise _Violation("a successor computes another Dag", state)
+    if state.steps[: len(old.steps)] != old.steps:
+        raise _Violation("a successor lacks steps of the state that the rule was given", state)
+    try:
+        again = replay(state.dag, steps_to_json(state))
+    except AnsorError as error:
+        raise _Violation(f"the steps of a successor cannot be replayed: {error}", state) from error
+    if again.stages != state.stages:
+        raise _Violation(f"the steps of a successor give another state: {_apart(again, state)}",
+                         state)  # fmt: skip
+
+
+def _apart(again: State, state: State) -> str:
+    """Return the first stage in which two states differ."""
+    for one, other in zip(again.stages, state.stages, strict=False):
+        if one != other:
+            one_text, other_text = (str(State(state.dag, (stage,))) for stage in (one, other))
+            if one_text == other_text:
+                return f"stage {other.name} has another body"
+            return f"{shown(one_text, 200)}, not {shown(other_text, 200)}"
+    return f"{len(again.stages)} stages, not {len(state.stages)}"
+
+
+@contextmanager
+def _limited(seconds: float, rule: str, at: Cursor, part: str) -> Iterator[None]:
+    """Raise _Endless in the block after some seconds; without effect outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(*_: object) -> None:
+        raise _Endless(rule, at, f"{part} does not return within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

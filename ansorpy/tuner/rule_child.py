@@ -1,0 +1,219 @@
+"""The child process that checks rules, and its parent.
+
+The code of a rule file runs in the child only, which may hang or die at any point; the parent reads
+lines of JSON. The child has the rights of its user: it is no sandbox.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Timer
+from typing import Any, Final, TextIO
+
+from ansorpy.errors import AnsorError, SpecError
+from ansorpy.frontends.tc.text import parse
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.pool import MeasurePool, SharedProcesses
+from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.state.rule import Rule, name_of
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.tuner.rule_check import (
+    CheckedOperator,
+    CheckOperator,
+    Counterexample,
+    Verify,
+    check_operator,
+    operators,
+    shape_of,
+)
+from ansorpy.tuner.rule_files import check_names, load_rules
+from ansorpy.tuner.rules import find_rules, registered
+from ansorpy.tuner.targets import named_target
+
+SILENCE_S: Final = 300.0  # the longest check of one operator; ours take a tenth of it
+PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRequest:
+    """The rules to check, and the operators to check them on.
+
+    Args:
+        source: path of a rule file, or the name of a registered rule set.
+        operators: names of operators of `rule_check`; () for all of them.
+        text: definitions in the text notation, whose Dags are checked as well; "" for none.
+        compiled: also run the programs as machine code; on a CPU only.
+    """
+
+    source: str
+    target: str = "cpu"
+    cores: int = 1
+    operators: tuple[str, ...] = ()
+    text: str = ""
+    compiled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RuleReport:
+    """The end of a check: a counterexample, or none; rules that applied nowhere are not proved."""
+
+    rules: tuple[str, ...]
+    checked: tuple[CheckedOperator, ...]
+    counterexample: Counterexample | None
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Names of the rules that applied at no stage of any operator."""
+        used = {name for one in self.checked for name in one.used}
+        return tuple(name for name in self.rules if name not in used)
+
+
+def check_in_child(
+    request: RuleRequest, silence_s: float = SILENCE_S
+) -> Iterator[CheckedOperator | RuleReport]:
+    """Yield each operator that the rules passed, then the report.
+
+    Args:
+        silence_s: seconds without a line after which the child is killed, and its operator refused.
+
+    Raises:
+        SpecError: no such file, no rule in it, an error while it is loaded, or a wrong operator.
+    """
+    path = os.pathsep.join(filter(None, sys.path))
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path}, start_new_session=True, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None  # a pipe
+    try:
+        yield from _reports(child, request, silence_s)
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def _reports(
+    child: "subprocess.Popen[str]", request: RuleRequest, silence_s: float
+) -> Iterator[CheckedOperator | RuleReport]:
+    assert child.stdin is not None  # a pipe
+    child.stdin.write(json.dumps(asdict(request)))
+    child.stdin.close()
+    names: tuple[str, ...] = ()
+    at = {"operator": "", "shape": ""}
+    checked: list[CheckedOperator] = []
+    while line := _line(child, silence_s):
+        told: dict[str, Any] = json.loads(line)
+        match told.pop("is"):
+            case "error":
+                raise SpecError(told["message"])
+            case "rules":
+                names = tuple(told["names"])
+            case "begin":
+                at = told
+            case "checked":
+                checked.append(CheckedOperator(**{**told, "used": tuple(told["used"])}))
+                yield checked[-1]
+            case "refuted":
+                yield RuleReport(names, tuple(checked), Counterexample(**told))
+                return
+            case _:
+                yield RuleReport(names, tuple(checked), None)
+                return
+    code = child.wait()
+    why = f"the process of the check ended with status {code}"
+    if code == -signal.SIGKILL:
+        why = f"the check takes more than {silence_s:g} s"
+    rule = ", ".join(names) or Path(request.source).name
+    found = Counterexample(rule, at["operator"], at["shape"], "", "", why)
+    yield RuleReport(names, tuple(checked), found)
+
+
+def _line(child: "subprocess.Popen[str]", silence_s: float) -> str:
+    """Return the next line of the child, which is killed if there is none for too long."""
+    assert child.stdout is not None  # a pipe
+    timer = Timer(silence_s, child.kill)
+    timer.start()
+    try:
+        return child.stdout.readline()
+    finally:
+        timer.cancel()
+
+
+def main() -> None:
+    """Check the rules of the request on standard input; write lines of JSON."""
+    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
+    speak = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # output of a rule is no line of ours
+    told = json.load(sys.stdin)
+    request = RuleRequest(**{**told, "operators": tuple(told["operators"])})
+    try:
+        _check(request, speak)
+    except AnsorError as error:
+        _say(speak, "error", {"message": str(error)})
+
+
+def _check(request: RuleRequest, speak: TextIO) -> None:
+    target = named_target(request.target, request.cores)
+    chosen = [*operators(request.operators)] if request.operators or not request.text else []
+    chosen += [
+        CheckOperator(dag.name, dag) for dag in (parse(request.text) if request.text else ())
+    ]
+    mine, base = _rules(request.source, target.kind)
+    _say(speak, "rules", {"names": list(dict.fromkeys(map(name_of, mine)))})
+    with ExitStack() as stack:
+        verify = None
+        if request.compiled and target.kind == "cpu":
+            settings = MeasureSettings()
+            shared = SharedProcesses(target, settings)
+            stack.callback(shared.close)
+            verify = _verify(target, settings, shared)
+        for operator in chosen:
+            at = {"operator": operator.name, "shape": shape_of(operator.small)}
+            _say(speak, "begin", at)
+            found = check_operator(mine, base, operator, target, verify)
+            refuted = isinstance(found, Counterexample)
+            _say(speak, "refuted" if refuted else "checked", asdict(found))
+            if refuted:
+                return
+    _say(speak, "end", {})
+
+
+def _rules(source: str, kind: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Return the rules to check, and those behind them."""
+    if source in registered():
+        own, plus, _ = source.partition("+")
+        if own != kind:
+            raise SpecError(
+                f"cannot check the rule set {source} for {kind}; expected --target {own}"
+            )
+        return find_rules(source), find_rules(own) if plus else ()
+    mine, base = load_rules(Path(source)).of(kind), find_rules(kind)
+    check_names((*mine, *base))
+    return mine, base
+
+
+def _verify(target: Target, settings: MeasureSettings, shared: SharedProcesses) -> Verify:
+    def verify(dag: Dag, programs: Sequence[Program]) -> list[Failed | None]:
+        with MeasurePool(dag, target, settings, shared) as pool:
+            return [pool.verify(program) for program in programs]
+
+    return verify
+
+
+def _say(speak: TextIO, what: str, told: Mapping[str, Any]) -> None:
+    speak.write(json.dumps({"is": what, **told}) + "\n")
+    speak.flush()
+
+
+if __name__ == "__main__":
+    main()
