@@ -52,8 +52,8 @@ class Scheduled:
             return bind(self.plan, self.row, target)
         except UNFIT as error:
             raise SpecError(
-                f"cannot lower the schedule because of {shown(error, 200)}; expected steps that"
-                " keep every stage before its readers"
+                f"cannot lower the schedule ({_lowering(error)}); expected steps that keep every"
+                " stage before its readers"
             ) from error
 
 
@@ -165,10 +165,9 @@ def _placed(
         plan = known[key] if key in known else lower(state, choices, target)
         known[key] = plan
     except UNFIT as error:
-        why = str(error) if isinstance(error, LoweringError) else f"{type(error).__name__} {error}"
         raise SpecError(
-            f"cannot lower the schedule ({shown(why, 200)}); expected stages whose places and loops"
-            " fit together"
+            f"cannot lower the schedule ({_lowering(error)}); expected stages whose places and"
+            " loops fit together"
         ) from error
     row = _row(schedule, plan)
     why = refusal(plan, row)
@@ -314,6 +313,12 @@ def _row(schedule: Schedule, plan: Plan) -> tuple[int, ...]:
             f" in the split, or the size {missing[0]}"
         )
     return tuple(given.get(size.name, min(size.values, default=1)) for size in plan.sizes)
+
+
+def _lowering(error: Exception) -> str:
+    """Return the reason of a failed lowering; other errors are named by their type."""
+    named = "" if isinstance(error, LoweringError) else f"{type(error).__name__} "
+    return shown(f"{named}{error}", 200)
 
 
 def _out_of_range(size: Size, value: int) -> str:

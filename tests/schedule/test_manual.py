@@ -14,6 +14,8 @@ from ansorpy.errors import SpecError
 from ansorpy.events import Derived, Event, Finished
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed
+from ansorpy.model.compile import ModelRequest
+from ansorpy.model.options import ModelOptions
 from ansorpy.records import MemoryStore
 from ansorpy.schedule import create_schedule
 from ansorpy.server.cli import app
@@ -21,6 +23,7 @@ from ansorpy.target import Target
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
+from tests.model.test_compile import small_model
 
 TEXT = "def mm(float(24,24) A, float(24,24) B) -> (C) { C(y,x) +=! A(y,k) * B(k,x) }"
 (MM,) = parse(TEXT)
@@ -103,6 +106,12 @@ def test_a_schedule_is_of_one_task_and_of_a_processor(tmp_path: Path) -> None:
     bad = STEPS + "C.split(y, inner=[2])"
     with pytest.raises(SpecError, match=r"cannot apply step 3 .* because no loop 'y'"):
         finish(tmp_path, MemoryStore(), schedule=bad)
+
+
+def test_a_model_has_no_schedule(tmp_path: Path) -> None:
+    options = ModelOptions(mode="manual", schedule=STEPS)
+    with pytest.raises(SpecError, match="cannot tune a model with mode manual because a schedule"):
+        ModelRequest(small_model(), TARGET, options, tmp_path)
 
 
 @pytest.mark.slow
