@@ -101,7 +101,15 @@ class DeviceFault(DeviceError):  # noqa: N818 - the field's word
 
 
 class RecordError(AnsorError):
-    """A stored record cannot be read or replayed."""
+    """A stored record cannot be read or replayed.
+
+    `field` and `expected` name a field that is refused, without its value; "" if none is.
+    """
+
+    def __init__(self, message: str, field: str = "", expected: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+        self.expected = expected
 
 
 class PackageError(AnsorError):

@@ -248,7 +248,7 @@ HOSTILE = [
     (altered("created_s", "NaN"), "NaN is not JSON"),
     (altered("created_s", "Infinity"), "Infinity is not JSON"),
     (altered("created_s", "1e999"), "created_s is inf, expected a number"),
-    (altered("outcome", '{"is": "guessed"}'), "estimated or failed, not 'guessed'"),
+    (altered("outcome", '{"is": "guessed"}'), "expected an outcome that is measured, estimated"),
     (altered("outcome", DEEP[:400] + "]" * 400), "expected an outcome"),
     (altered("outcome.times_s", "[]"), "times_s is .* expected a list of 1 to 4096 items"),
     (altered("outcome.times_s", "[0.0]"), "times_s is .* expected a number from 1e-12"),

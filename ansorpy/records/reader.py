@@ -63,7 +63,8 @@ def import_jsonl(lines: Iterable[str], place: str = "input") -> Iterator[Record]
         try:
             yield decode(line)
         except RecordError as error:
-            raise RecordError(f"{place}, line {number}: {error}") from error
+            message = f"{place}, line {number}: {error}"
+            raise RecordError(message, error.field, error.expected) from error
 
 
 def lines_of(file: TextIO) -> Iterator[str]:
@@ -81,14 +82,15 @@ def _fields(found: object, table: Table, optional: frozenset[str] = frozenset())
         raise RecordError(f"not a record: {quoted(found)}, expected an object")
     for name in chain(table.keys() - found.keys() - optional, found.keys() - table.keys()):
         state = "is missing" if name in table else "is not known"
-        raise RecordError(f"not a record: field {quoted(name)} {state}")
+        known = name if name in table else ""
+        raise RecordError(f"not a record: field {quoted(name)} {state}", known, "a value")
     read = {}
     for name, value in found.items():
         try:
             read[name] = table[name](value)
         except ValueError as error:
             raise RecordError(
-                f"not a record: {name} is {quoted(value)}, expected {error}"
+                f"not a record: {name} is {quoted(value)}, expected {error}", name, str(error)
             ) from None
     return read
 
@@ -123,10 +125,8 @@ def _outcome(value: object) -> Outcome:
             return Estimated(**_fields(parts, OUTCOME_ESTIMATED, frozenset({"build_s"})))
         case "failed":
             return Failure(**_fields(parts, OUTCOME_FAILED, OPTIONAL))
-        case other:
-            raise ValueError(
-                f"an outcome that is measured, estimated or failed, not {quoted(other)}"
-            )
+        case _:
+            raise ValueError("an outcome that is measured, estimated or failed")
 
 
 def _race(value: object) -> Race | None:

@@ -211,6 +211,7 @@ REPLIES: Final[Mapping[str, Any]] = {
             }
         ]
     },
+    "RecordsTaken": {"records": 12, "new": 10},
     "Workers": {
         "workers": [
             {

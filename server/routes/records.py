@@ -1,16 +1,43 @@
 """/v1/records: records of trials, as JSONL."""
 
+from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from ansorpy.server.routes.dependencies import Deps, ReadAccess
+from ansorpy.server.http.body import read_bounded
+from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess
 from ansorpy.server.schemas.problem import problems
+from ansorpy.server.schemas.service import RecordsTaken
 
 router = APIRouter(prefix="/v1/records", tags=["records"])
 
 JSONL = "application/x-ndjson"
+
+
+@router.post(
+    "",
+    operation_id="importRecords",
+    responses=problems(408, 413, 415, 422),
+    openapi_extra={
+        "requestBody": {"required": True, "content": {JSONL: {"schema": {"type": "string"}}}}
+    },
+)
+async def take_in(request: Request, principal: TuneAccess, deps: Deps) -> RecordsTaken:
+    """Import records, all or none, one per line; each is kept once.
+
+    Imported records start searches of their tasks and never answer a request: their programs are
+    verified and timed first.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSONL:
+        detail = f"cannot read the body because of its Content-Type; expected {JSONL}"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail)
+    body = await read_bounded(request, deps.settings.max_body_bytes)
+    count, new = await run_in_threadpool(deps.records.take_in, principal.tenant_id, body)
+    return RecordsTaken(records=count, new=new)
 
 
 @router.get(

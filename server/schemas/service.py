@@ -76,3 +76,10 @@ class Workers(Wire):
     """The living workers, oldest first."""
 
     workers: list[WorkerReply]
+
+
+class RecordsTaken(Wire):
+    """The result of an import of records."""
+
+    records: int = Field(description="Records in the body.")
+    new: int = Field(description="Records that were not stored before.")

@@ -57,6 +57,7 @@ def test_the_operations_are_complete(document: Mapping[str, Any]) -> None:
         "post /v1/simplify": "simplifyModel",
         "get /v1/passes": "listPasses",
         "get /v1/records": "exportRecords",
+        "post /v1/records": "importRecords",
         "get /v1/targets": "listTargets",
         "get /v1/rules": "listRules",
         "get /v1/workers": "listWorkers",
