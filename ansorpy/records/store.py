@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ansorpy.measure.outcome import Measured
-from ansorpy.records.record import IMPORTED, Origin, Record
+from ansorpy.records.record import IMPORTED, MEASURED, Origin, Record
 
 
 class RecordStore(Protocol):
@@ -61,13 +61,19 @@ def best_of(records: Iterable[Record]) -> Record | None:
 def best_of_each(records: Iterable[Record]) -> tuple[Record, ...]:
     """Return the fastest complete trial of every key, in the order in which keys come first.
 
-    Of a key without one, as that of a task that was answered from a race only, none is returned.
+    Trials that the store has measured come before imported ones, whose times are claims. Of a key
+    without a complete trial none is returned.
     """
-    best: dict[str, Record | None] = {}
+    best: dict[str, Record] = {}
     for record in records:
-        before = best.get(record.key)
-        best[record.key] = best_of([record] if before is None else [before, record]) or before
-    return tuple(record for record in best.values() if record is not None)
+        if best_of([record]) is None:
+            continue
+        before = best.setdefault(record.key, record)
+        if (before.origin == MEASURED) == (record.origin == MEASURED):
+            best[record.key] = best_of([before, record]) or before
+        elif record.origin == MEASURED:
+            best[record.key] = record
+    return tuple(best.values())
 
 
 class MemoryStore:
