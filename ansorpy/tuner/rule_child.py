@@ -64,8 +64,13 @@ class RuleRequest:
 
 @dataclass(frozen=True, slots=True)
 class RuleReport:
-    """The end of a check: a counterexample, or none; rules that applied nowhere are not proved."""
+    """The end of a check: a counterexample, or none.
 
+    Rules of a file that applied nowhere are not proved. Rules of a registered set may apply to
+    other targets and attributes only.
+    """
+
+    source: str
     rules: tuple[str, ...]
     checked: tuple[CheckedOperator, ...]
     counterexample: Counterexample | None
@@ -75,6 +80,12 @@ class RuleReport:
         """Names of the rules that applied at no stage of any operator."""
         used = {name for one in self.checked for name in one.used}
         return tuple(name for name in self.rules if name not in used)
+
+    @property
+    def passed(self) -> bool:
+        """True if the rules are proved."""
+        proved = not self.unused or self.source in registered()
+        return self.counterexample is None and proved
 
 
 def check_in_child(
@@ -124,10 +135,10 @@ def _reports(
                 checked.append(CheckedOperator(**{**told, "used": tuple(told["used"])}))
                 yield checked[-1]
             case "refuted":
-                yield RuleReport(names, tuple(checked), Counterexample(**told))
+                yield RuleReport(request.source, names, tuple(checked), Counterexample(**told))
                 return
             case _:
-                yield RuleReport(names, tuple(checked), None)
+                yield RuleReport(request.source, names, tuple(checked), None)
                 return
     code = child.wait()
     why = f"the process of the check ended with status {code}"
@@ -135,7 +146,7 @@ def _reports(
         why = f"the check takes more than {silence_s:g} s"
     rule = ", ".join(names) or Path(request.source).name
     found = Counterexample(rule, at["operator"], at["shape"], "", "", why)
-    yield RuleReport(names, tuple(checked), found)
+    yield RuleReport(request.source, names, tuple(checked), found)
 
 
 def _line(child: "subprocess.Popen[str]", silence_s: float) -> str:

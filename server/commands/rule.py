@@ -62,7 +62,7 @@ def check(
                 typer.echo(line_of(event))
     assert report is not None  # it is the last event
     typer.echo(json.dumps(as_object(report), indent=2) if as_json else end_of(report))
-    if report.counterexample is not None or report.unused:
+    if not report.passed:
         raise typer.Exit(NOTHING_SURVIVED)
 
 
@@ -90,12 +90,13 @@ def end_of(report: "RuleReport") -> str:
         f" {sum(one.interpreted for one in report.checked)} programs interpreted,"
         f" {sum(one.compiled for one in report.checked)} run as machine code"
     )
-    if report.unused:
+    if not report.passed:
         return (
             f"not proved: {', '.join(report.unused)} applies to no stage of these operators;"
             f" expected an operator that it is made for (--on FILE.te). No counterexample in {sums}"
         )
-    return f"passed: {', '.join(report.rules)}: {sums}"
+    nowhere = f"; no stage for {', '.join(report.unused)}" if report.unused else ""
+    return f"passed: {', '.join(report.rules)}: {sums}{nowhere}"
 
 
 def counterexample_of(found: "Counterexample") -> str:
@@ -115,7 +116,7 @@ def as_object(report: "RuleReport") -> dict[str, object]:
     """Return the object that `--json` prints."""
     told = asdict(report)
     return {
-        "passed": report.counterexample is None and not report.unused,
+        "passed": report.passed,
         **told,
         "unused": list(report.unused),
     }

@@ -167,6 +167,15 @@ def test_our_own_set_passes_the_command() -> None:
     assert (one["before"], one["after"], one["states"], one["compiled"]) == (5, 6, 1, 1)
 
 
+def test_a_registered_set_passes_although_some_rules_find_no_stage() -> None:
+    called = checked(Path("cpu"), "--operator", "row_sum")
+    assert called.exit_code == 0, called.output
+    last = called.stdout.splitlines()[-1]
+    assert last.startswith("passed: SplitPhases, ")
+    assert "; no stage for SplitPhases, " in last
+    assert "AddRfactor" not in last.partition("no stage for")[2]
+
+
 def test_a_rule_that_applies_nowhere_is_not_proved(folder: Path, tmp_path: Path) -> None:
     called = checked(folder / "mine.py", "--operator", "softmax")
     assert called.exit_code == 3
