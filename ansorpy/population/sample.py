@@ -10,6 +10,7 @@ from ansorpy.plan.plan import Plan
 from ansorpy.population.factor import INNERMOST_LIMIT, divisors, factorizations
 from ansorpy.population.groups import Group, groups, value_columns
 from ansorpy.population.legal import fit, legal
+from ansorpy.population.matrices import prefer_matrices
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -82,6 +83,8 @@ def draw(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) -> I
     for i in value_columns(plan):
         values = np.array(plan.sizes[i].values, np.int64)
         columns[i] = values[rng.integers(0, len(values), n)]
+    if not exact:
+        prefer_matrices(plan, columns, rng)
     return np.ascontiguousarray(columns.T)
 
 

@@ -2,33 +2,42 @@
 
     python -m benchmarks.cuda.main_loop [--trials 256] [NAME ...]
 
-Each product is tuned by estimates alone. The winner is compiled by LLVM and assembled by ptxas for
-sm_90, and nvdisasm prints the cubin. Told are the share of FFMA among the instructions of the main
-loop, spilled bytes, registers, and barriers per step of the reduction, counted in the SASS. Kernels
-of these sizes take too long under the emulator: correctness is tested at small sizes. The result
-files are `benchmarks/results/cuda_main_loop.json` and `.md`.
+Each product is tuned by estimates alone, or has the tile sizes of a block of 128 x 256 x 32. The
+winner is compiled by LLVM and assembled by ptxas for sm_90, and nvdisasm prints the cubin. Told are
+the share of FFMA among the instructions of the main loop, of bfloat16 that of HMMA, spilled bytes,
+registers, and barriers per step of the reduction, counted in the SASS. Kernels of these sizes take
+too long under the emulator: correctness is tested at small sizes. The result files are
+`benchmarks/results/cuda_main_loop.json` and `.md`; rows of products that are not named are kept.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Final
 
 import numpy as np
 
+from ansorpy import te
 from ansorpy.codegen.simt.assemble import has_assembler
 from ansorpy.codegen.simt.report import LaunchReport, static_report
-from ansorpy.codegen.simt.sass import Sass
+from ansorpy.codegen.simt.sass import Counts, Sass
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.measure.estimates import EstimatePool, emulated
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
+from ansorpy.plan.plan import Plan
+from ansorpy.rules import CUDA
+from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
+from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.setup import default_model
@@ -41,16 +50,52 @@ TRIALS: Final = 256
 ROUND: Final = 64  # trials of a round
 SEED: Final = 0
 GOAL: Final = 0.9  # share of FFMA in the main loop
-CASES: Final[Mapping[str, tuple[int, int, int]]] = {
-    "1024x1024x1024": (1024, 1024, 1024),
-    "1000x1000x1000": (1000, 1000, 1000),
-    "1023x1025x1027": (1023, 1025, 1027),
+MATRIX_GOAL: Final = 60 / 210  # share of HMMA in the main loop
+# Multiply-adds of a thread in one instruction; a matrix instruction has 16 x 8 x 16 of a warp.
+MULTIPLY_ADDS: Final[Mapping[str, int]] = {"FFMA": 1, "HMMA": 16 * 8 * 16 // 32}
+# Tile sizes of a block of 128 x 256 x 32 on matrix instructions, by axis and level.
+BLOCK: Final[Mapping[str, int]] = {"i.1": 2, "i.2": 64, "j.1": 32, "j.2": 4, "j.3": 2, "k.1": 32}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A product by its extents n, m, k; `block` has tile sizes in place of a search."""
+
+    sizes: tuple[int, int, int]
+    dtype: str = "float32"
+    block: Mapping[str, int] | None = None
+
+    @property
+    def dag(self) -> Dag:
+        """The product; bfloat16 is multiplied and added in float32."""
+        if self.dtype == "float32":
+            return workloads.matmul(*self.sizes)
+        n, m, k = self.sizes
+        a, b = te.placeholder((n, k), "A", self.dtype), te.placeholder((k, m), "B", self.dtype)
+        r = te.reduce_axis((0, k), "k")
+        c = te.compute(
+            (n, m),
+            lambda i, j: te.sum(te.cast(a[i, r], "float32") * te.cast(b[r, j], "float32"), axis=r),
+            "C",
+            axes="ij",
+        )
+        return te.dag(c, "matmul")
+
+
+CASES: Final[Mapping[str, Case]] = {
+    "1024x1024x1024": Case((1024, 1024, 1024)),
+    "1000x1000x1000": Case((1000, 1000, 1000)),
+    "1023x1025x1027": Case((1023, 1025, 1027)),
+    "bfloat16 4096, 128x256x32": Case((4096, 4096, 4096), "bfloat16", BLOCK),
+    "bfloat16 4096x4096x4096": Case((4096, 4096, 4096), "bfloat16"),
+    "bfloat16 1000x1000x1000": Case((1000, 1000, 1000), "bfloat16"),
+    "bfloat16 1023x1025x1027": Case((1023, 1025, 1027), "bfloat16"),
 }
 
 
-def tuned(sizes: tuple[int, int, int], trials: int, seed: int) -> tuple[Task, Counter[str]]:
+def tuned(case: Case, trials: int, seed: int) -> tuple[Task, Counter[str]]:
     """Return the task of a product after a search by estimates, and its failures by reason."""
-    task = Task.of(workloads.matmul(*sizes), TARGET, "cuda", estimated=True)
+    task = Task.of(case.dag, TARGET, "cuda", estimated=True)
     task.explore(find_rules("cuda"))
     model, rng = default_model(TARGET, seed), np.random.default_rng(seed)
     failures: Counter[str] = Counter()
@@ -69,24 +114,28 @@ def _rounds(trials: int) -> Iterator[int]:
         yield end - begin
 
 
-def main_loop(task: Task) -> Row:
-    """Return the facts of the machine code of the best candidate.
+def best(task: Task) -> Row:
+    """Return the facts of the machine code of the best candidate."""
+    found = task.ranked()[0]
+    told = main_loop(task.plans[found.plan], found.row)
+    return {**told, "estimate_us": 1e6 * task.costs_s[found]}
+
+
+def main_loop(plan: Plan, row: Sequence[int]) -> Row:
+    """Return the facts of the machine code of a candidate.
 
     Raises:
         BuildError: ptxas and nvdisasm are not installed.
     """
-    best = task.ranked()[0]
-    plan = task.plans[best.plan]
-    sizes = {size.name: int(n) for size, n in zip(plan.sizes, best.row, strict=True)}
+    sizes = {size.name: int(n) for size, n in zip(plan.sizes, row, strict=True)}
     own = tuple(_product(sizes, axis, (1, 3)) for axis in "ij")  # quads and neighbours
     step = _product(sizes, "k", (1,))
-    code = simt_code(bind(plan, best.row, TARGET), TARGET)
+    code = simt_code(bind(plan, row, TARGET), TARGET)
     (launch,) = static_report(code, TARGET).launches
     return {
         "sizes": sizes,
         "own": own,
         "step": step,
-        "estimate_us": 1e6 * task.costs_s[best],
         **shown(launch, prod(own) * step),
     }
 
@@ -108,7 +157,9 @@ def shown(launch: LaunchReport, products: int) -> Row:
         "instructions": main.total,
         "ffma": main["FFMA"],
         "ffma_share": main.share("FFMA"),
-        "steps": main["FFMA"] / products,
+        "hmma": main["HMMA"],
+        "hmma_share": main.share("HMMA"),
+        "steps": multiply_adds(main) / products,
         "barriers_per_step": barriers_per_step(launch.sass, products),
     }
 
@@ -121,11 +172,16 @@ def barriers_per_step(sass: Sass, products: int) -> float | None:
     Args:
         products: multiply-adds of a thread in a step.
     """
-    main = sass.main
-    if main["FFMA"] >= products:
-        return main["BAR"] * products / main["FFMA"]
-    around = [loop for loop in sass.loops if loop["BAR"] and loop["FFMA"] >= main["FFMA"]]
+    done = multiply_adds(sass.main)
+    if done >= products:
+        return sass.main["BAR"] * products / done
+    around = [loop for loop in sass.loops if loop["BAR"] and multiply_adds(loop) >= done]
     return float(min(around, key=lambda loop: loop.total)["BAR"]) if around else None
+
+
+def multiply_adds(counts: Counts) -> int:
+    """Return the multiply-adds of a thread in a stretch of machine code."""
+    return sum(count * counts[code] for code, count in MULTIPLY_ADDS.items())
 
 
 def _product(sizes: Mapping[str, int], axis: str, parts: tuple[int, ...]) -> int:
@@ -135,10 +191,12 @@ def _product(sizes: Mapping[str, int], axis: str, parts: tuple[int, ...]) -> int
 
 
 def holds(row: Row) -> bool:
-    """Return whether a product meets the goals: FFMA, spills, and barriers."""
+    """Return whether a product meets the goals: FFMA or HMMA, spills, and barriers."""
     barriers = row["barriers_per_step"]
     few = barriers is not None and barriers <= 1
-    return row["ffma_share"] >= GOAL and not row["spilled_bytes"] and few
+    matrices = CASES[row["name"]].dtype == "bfloat16"
+    busy = row["hmma_share"] >= MATRIX_GOAL if matrices else row["ffma_share"] >= GOAL
+    return busy and not row["spilled_bytes"] and few
 
 
 def page(rows: list[Row]) -> str:
@@ -155,6 +213,9 @@ def page(rows: list[Row]) -> str:
         "shared bytes": lambda row: row["shared_bytes"],
         "main loop": lambda row: row["instructions"],
         "FFMA": lambda row: percent(row["ffma_share"]),
+        "HMMA": lambda row: (
+            f"{row['hmma']} ({percent(row['hmma_share'])})" if row.get("hmma") else "-"
+        ),
         "BAR per step": lambda row: (
             "-" if row["barriers_per_step"] is None else f"{row['barriers_per_step']:.2f}"
         ),
@@ -162,12 +223,22 @@ def page(rows: list[Row]) -> str:
     }
     return (
         "# The main loop of tuned matrix products for a GPU\n\n"
-        "`python -m benchmarks.cuda.main_loop`: float32, tuned for sm_90 by estimates, seed"
-        f" {SEED}; counted in the machine code of the\nbest candidate. Static: no GPU took part,"
-        " nothing was timed, and kernels of these sizes were not emulated.\nGoals:"
-        f" {percent(GOAL)} FFMA, no spilled bytes, one barrier per step of k.\n\n"
-        + table(rows, cells)
+        "`python -m benchmarks.cuda.main_loop`: float32 or bfloat16 with sums in float32, tuned for"
+        f" sm_90 by estimates, seed {SEED}; counted in\nthe machine code of the best candidate."
+        " Static: no GPU took part, nothing was timed, and kernels of these sizes were not"
+        f" emulated.\nGoals: {percent(GOAL)} FFMA, of bfloat16 60 HMMA in 210 instructions; no"
+        " spilled bytes, one barrier per step of k.\n\n" + table(rows, cells)
     )
+
+
+def counted(case: Case, trials: int, seed: int) -> Row:
+    """Return the row of a product without its name."""
+    if case.block is None:
+        task, failures = tuned(case, trials, seed)
+        return {"candidates": task.trials, "failures": failures, **best(task)}
+    plan = plans(derive(case.dag, TARGET, CUDA).sketches[0], TARGET)[0]
+    row = [case.block.get(".".join(size.name.split(".")[-2:]), 1) for size in plan.sizes]
+    return {"candidates": 1, "failures": Counter[str](), **main_loop(plan, row)}
 
 
 def main() -> int:
@@ -184,15 +255,14 @@ def main() -> int:
         return 2
     told: list[Row] = []
     for name in chosen(tuple(CASES), args.names or None):
-        task, failures = tuned(CASES[name], args.trials, args.seed)
-        told.append(
-            {"name": name, "candidates": task.trials, "failures": failures, **main_loop(task)}
-        )
+        told.append({"name": name, **counted(CASES[name], args.trials, args.seed)})
         say(str(told[-1]))
-    if not args.names and args.seed == SEED:
+    if (args.trials, args.seed) == (TRIALS, SEED):
         results = RESULTS / "cuda_main_loop.json"
-        write_lists(results, {"products": told})
-        publish(results, page(told))
+        rows = {row["name"]: row for row in (*json.loads(results.read_text())["products"], *told)}
+        listed = [rows[name] for name in CASES if name in rows]
+        write_lists(results, {"products": listed})
+        publish(results, page(listed))
     return int(not all(map(holds, told)))
 
 

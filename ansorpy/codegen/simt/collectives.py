@@ -54,6 +54,8 @@ class ThreadBlock:
     alone: bool = False
     copying: bool = False  # whether copies may be under way at a barrier
     exchanges: dict[tuple[int, str], Any] = field(default_factory=dict)  # by number and dtype
+    # Elements as they lie in memory, by the id of their value for computing, which stays alive.
+    elements: dict[int, tuple[Any, Any, str]] = field(default_factory=dict)
 
     def barrier(self) -> None:
         """Wait for all threads: stores before it are visible to loads after it."""

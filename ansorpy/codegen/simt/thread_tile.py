@@ -17,6 +17,7 @@ from ansorpy.errors import BuildError
 from ansorpy.expr.dtypes import SIZE_BYTES
 
 MINE: Final = "%mine"  # the name of the value of one thread in a sum over the threads
+HALVES: Final = ("float16", "bfloat16")  # have a wider form for computing
 LIBRARY: Final = ("exp", "log", "tanh", "pow")  # intrinsics that call the C library
 
 
@@ -213,9 +214,29 @@ class ThreadTile(Expansion):
             return self.of_group(name, dtype, index, guard)
         if guard is True:
             return super().fetch_scalar(name, dtype, index, guard)
+        if dtype in HALVES:
+            kind, align = STORED[dtype], BYTES[dtype]
+            element = self.kept_zero(
+                guard, lambda: self.b.load(self.address(name, dtype, index), typ=kind, align=align)
+            )
+            value = self.loaded(element, dtype)
+            self.zeroed[id(value)] = value
+            return value
         return self.kept_zero(
             guard, lambda: super(ThreadTile, self).fetch_scalar(name, dtype, index, True)
         )
+
+    def loaded(self, value: Any, dtype: str) -> Any:
+        """Return an element in the form for computing; `stored` finds the element again."""
+        found = super().loaded(value, dtype)
+        if dtype in HALVES:
+            self.block.elements[id(found)] = found, value, dtype
+        return found
+
+    def stored(self, value: Any, dtype: str) -> Any:
+        """Return a value in the form that memory holds: a copied element as it was loaded."""
+        _, element, known = self.block.elements.get(id(value), (None, None, ""))
+        return element if known == dtype else super().stored(value, dtype)
 
     def of_group(self, name: str, dtype: str, index: Index, guard: Any) -> Any:
         """Return one element of a group of neighbours, which is loaded once per tile."""

@@ -3,7 +3,16 @@
 import pytest
 
 from ansorpy.codegen.simt.sass import Counts, Sass
-from benchmarks.cuda.main_loop import barriers_per_step, holds, main_loop, page, tuned
+from benchmarks.cuda.main_loop import (
+    CASES,
+    Case,
+    barriers_per_step,
+    best,
+    counted,
+    holds,
+    page,
+    tuned,
+)
 from tests.codegen.simt.test_report import needs_ptxas
 
 
@@ -22,17 +31,30 @@ def test_barriers_are_counted_by_step_of_the_reduction() -> None:
     assert barriers_per_step(unrolled, products) == 1
     assert barriers_per_step(part, products) == 3
     assert barriers_per_step(sass({"FFMA": 64}), products) is None
+    assert barriers_per_step(sass({"HMMA": 8, "BAR.SYNC": 1}), products) == 1
 
 
 @pytest.mark.cuda
 @needs_ptxas
 def test_a_tuned_product_is_told() -> None:
-    task, failures = tuned((64, 96, 128), trials=8, seed=0)
-    row = {"name": "64x96x128", "candidates": task.trials, "failures": failures, **main_loop(task)}
+    task, failures = tuned(Case((64, 96, 128)), trials=8, seed=0)
+    name = next(iter(CASES))
+    row = {"name": name, "candidates": task.trials, "failures": failures, **best(task)}
     assert task.trials == 8
     assert 0 < row["ffma_share"] < 1
     assert row["ffma"] > 0
     assert row["barriers_per_step"] is None or row["barriers_per_step"] >= 0
     verdict = "met" if holds(row) else "missed"
     assert f"| {verdict} |" in page([row])
-    assert "64x96x128" in page([row])
+    assert name in page([row])
+
+
+@pytest.mark.cuda
+@needs_ptxas
+def test_a_block_on_matrix_instructions_is_told() -> None:
+    name = "bfloat16 4096, 128x256x32"
+    row = {"name": name, **counted(CASES[name], trials=0, seed=0)}
+    assert (row["hmma"], row["ffma"], row["steps"], row["barriers_per_step"]) == (64, 0, 1, 1)
+    assert holds(row)
+    assert "| 64 (" in page([row])
+    assert not holds({**row, "hmma_share": 0.28})

@@ -24,6 +24,8 @@ from ansorpy.measure.verify.cases import make_cases
 from ansorpy.measure.verify.check import verify
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.plan.bind import bind
+from ansorpy.population import sample
+from ansorpy.population.matrices import matrix_steps
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import activation
@@ -221,3 +223,26 @@ def test_a_block_of_128_by_256_by_32_keeps_the_tensor_cores_busy(arch: str, n: i
     assert one.main.total <= 210
     assert one.main["LDSM"] == 2 + 32
     assert one.main["BAR"] == 1
+
+
+@pytest.mark.parametrize("n", [512, 1023])
+def test_random_rows_of_a_product_often_fit_the_matrix_instruction(n: int) -> None:
+    plan = tiled_plan(product(n, n, n))
+    rows = sample(plan, 40, np.random.default_rng(0))
+    fitting = [row for row in rows if products(bind(plan, row, GPU))]
+    assert len(fitting) >= 10
+    assert len({tuple(row) for row in fitting}) >= 8
+
+
+def test_products_of_other_dtypes_are_drawn_as_before() -> None:
+    assert matrix_steps(tiled_plan(product(512, 512, 512)))
+    assert not matrix_steps(tiled_plan(product(512, 512, 512, "float16")))
+    assert not matrix_steps(tiled_plan(product(512, 4, 512)))  # fewer columns than a matrix has
+
+
+def test_a_copy_of_bfloat16_rounds_nothing() -> None:
+    """Rows of 37 elements are copied through registers."""
+    program = bound(product(70, 61, 37), **SMALL)
+    (text,) = simt_code(program, GPU).texts
+    assert products(program)
+    assert "fcmp uno" not in text
