@@ -117,8 +117,8 @@ class Record:
     versions: tuple[tuple[str, str], ...] = ()
     created_s: float = 0.0  # seconds since the epoch
     race: Race | None = None  # only on the record that ends a tuning
-    # The JSON of the Dag, so that the record alone replays; "" in records of earlier versions, and
-    # of a Dag whose JSON exceeds MAX_DAG.
+    # The JSON of the Dag, so that the record alone replays. Records of earlier versions, and those
+    # of a Dag whose JSON exceeds MAX_DAG, have "".
     dag: str = ""
     structure: str = ""  # `te.analysis.structure_key` of the Dag; "" without one
     # Set by the store that returns the record; not a part of its JSON, and so not of its id.

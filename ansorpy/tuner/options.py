@@ -252,7 +252,7 @@ def options_of(fields: Mapping[str, Any]) -> TuneOptions:
 
 
 def check_whole(options: TuneOptions) -> None:
-    """Refuse options that a tuning of a whole model has not.
+    """Refuse options that tunings of whole models do not support.
 
     Raises:
         SpecError: names the option.
@@ -284,7 +284,7 @@ def check_deterministic(options: TuneOptions) -> None:
         if getattr(options, name, None):
             raise SpecError(
                 f"cannot tune with {name} and deterministic because {reason};"
-                f" expected one of the two"
+                " expected one of the two"
             )
 
 

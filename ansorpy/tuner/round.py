@@ -99,22 +99,20 @@ def bind(task: Task, chosen: Sequence[Candidate]) -> list[Unbound]:
 
 
 def emit(
-    pool: MeasurePool, candidates: Sequence[Unbound], recorded: Sequence[Outcome | None] = ()
+    pool: MeasurePool, candidates: Sequence[Unbound], recorded: Sequence[Outcome | None]
 ) -> Emission:
     """Return the pipeline of a pool: builders emit the code of candidates, slots measure it.
 
     It runs while `measure` reads it: the code of a candidate is emitted while another one is timed.
 
     Args:
-        recorded: the known outcome of each candidate, which is not measured again, or None; () if
-            none is known.
+        recorded: the known outcome of each candidate, which is not measured again, or None.
     """
-    told = recorded or (None,) * len(candidates)
-    rest = [one for one, known in zip(candidates, told, strict=True) if known is None]
+    rest = [one for one, known in zip(candidates, recorded, strict=True) if known is None]
 
     def run(best_s: float | None, late: Callable[[], bool]) -> Sequence[Outcome | None]:
         measured = iter(pool.measure(rest, best_s, late) if rest else [])
-        return [next(measured) if known is None else known for known in told]
+        return [next(measured) if known is None else known for known in recorded]
 
     return run
 

@@ -58,7 +58,7 @@ def start(
     task.load_records(records)
     reasons = seed(task, records, trials, estimates)
     if not task.costs_s:
-        reasons = (*reasons, *seed_near(task, near, trials))[:NOTES]
+        reasons = (*reasons, *_hold(task, near, trials, moved=True))[:NOTES]
     if task.held or reasons:
         yield Seeded(task.name, len(task.held), reasons)
 
@@ -77,7 +77,6 @@ def seed(
     Returns:
         Why others cannot be replayed, a few of the reasons.
     """
-    most = min(SEEDS, trials // SHARE)
     claimed = _by_claim(
         (record.outcome.best_s, record)
         for record in records
@@ -90,19 +89,7 @@ def seed(
         for record in estimates
         if isinstance(record.outcome, Estimated)
     )
-    sketches = _sketches(task) if claimed and most else frozenset()
-    notes: list[str] = []
-    for record in claimed[:LOOKED_AT]:
-        if len(task.held) >= most:
-            break
-        try:
-            candidate = _candidate(task, record, sketches)
-        except RecordError as error:
-            notes.append(f"record {record.id[:12]} starts nothing: {error}")
-            continue
-        if candidate not in {*task.costs_s, *task.held}:
-            task.held.append(candidate)
-    return tuple(notes[:NOTES])
+    return _hold(task, claimed, trials)
 
 
 def nearest(dag: Dag, records: Iterable[Record], other_shapes: bool) -> tuple[Record, ...]:
@@ -143,22 +130,25 @@ def _extents(dag: Dag) -> list[int]:
     ]
 
 
-def seed_near(task: Task, near: Sequence[Record], trials: int) -> tuple[str, ...]:
-    """Hold programs of other machines or shapes for the first round, beside those of `seed`.
+def _hold(
+    task: Task, records: Sequence[Record], trials: int, moved: bool = False
+) -> tuple[str, ...]:
+    """Hold programs of records for the first round, until they take a quarter of the trials.
 
-    Their lengths are moved to the nearest legal ones of the task.
+    Args:
+        moved: move the lengths of a program to the nearest legal ones of the task.
 
     Returns:
-        Reasons for which others cannot be taken over, at most NOTES.
+        Reasons for which records start nothing, at most NOTES.
     """
     most = min(SEEDS, trials // SHARE)
-    sketches = _sketches(task) if near and most > len(task.held) else frozenset()
+    sketches = _sketches(task) if records and most > len(task.held) else frozenset()
     notes: list[str] = []
-    for record in near[:LOOKED_AT]:
+    for record in records[:LOOKED_AT]:
         if len(task.held) >= most:
             break
         try:
-            candidate = _candidate(task, record, sketches, moved=True)
+            candidate = _candidate(task, record, sketches, moved)
         except RecordError as error:
             notes.append(f"record {record.id[:12]} starts nothing: {error}")
             continue

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,18 @@ MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 ENDED = ("succeeded", "failed", "cancelled")
 
 
-def wait_for(client: TestClient, job_id: str, *states: str, limit_s: float = 240.0) -> Any:
+def polled(client: TestClient, job_id: str, holds: Callable[[Any], bool], limit_s: float) -> Any:
+    """Return a job once a condition holds for it, or as it is when the time is up."""
     end_s = time.monotonic() + limit_s
     while True:
         job = client.get(f"/v1/jobs/{job_id}").json()
-        if job["state"] in states or time.monotonic() > end_s:
+        if holds(job) or time.monotonic() > end_s:
             return job
         time.sleep(0.05)
+
+
+def wait_for(client: TestClient, job_id: str, *states: str, limit_s: float = 240.0) -> Any:
+    return polled(client, job_id, lambda job: job["state"] in states, limit_s)
 
 
 def lease_owner(settings: ServiceSettings, job_id: str) -> str:
@@ -82,10 +88,9 @@ def test_a_running_job_offers_kernels_and_a_cancelled_one_leaves_its_best(tmp_pa
     settings = ServiceSettings(data_dir=tmp_path / "data", poll_s=0.05)
     with TestClient(create_app(settings), base_url="http://localhost") as client:
         job_id = client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 512}}).json()["id"]
-        end_s = time.monotonic() + 240.0
-        while not (task := client.get(f"/v1/jobs/{job_id}").json()["tasks"][0])["trials"]:
-            assert time.monotonic() < end_s
-            time.sleep(0.05)
+        job = polled(client, job_id, lambda job: bool(job["tasks"][0]["trials"]), 240.0)
+        task = job["tasks"][0]
+        assert task["trials"]
         assert (task["final"], task["winner"]) == (False, None)
         assert task["baseline_s"] == min(task["naive_s"], task["numpy_s"])
         check_kernel(client, job_id, tmp_path / "running.zip", best_so_far=True)
