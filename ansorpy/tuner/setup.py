@@ -140,7 +140,7 @@ def prepare(
         answers=past,
         estimates={
             task.name: [record for key in estimate_keys(task) for record in history(key)]
-            for task in (tasks if request.device else ())
+            for task in (tasks if request.device and not request.deterministic else ())
         },
         near=near_records(request, tasks, past, store),
         share=share,

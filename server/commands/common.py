@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import typer
 from pydantic import ValidationError
@@ -81,14 +81,29 @@ def database(settings: ServiceSettings) -> Any:
         ) from error
 
 
-def read_text(file: str) -> str:
-    """Return the text of a file, `-` for standard input; SpecError if it is unreadable."""
+@contextmanager
+def opened(file: str) -> Iterator[TextIO]:
+    """Open a text file, or standard input for `-`.
+
+    Raises:
+        SpecError: the file cannot be read, or is not UTF-8.
+    """
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        if file == "-":
+            yield sys.stdin
+            return
+        with Path(file).open(encoding="utf-8") as lines:
+            yield lines
     except OSError as error:
         raise SpecError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise SpecError(f"{file}: {error}") from error
+
+
+def read_text(file: str) -> str:
+    """Return the text of a file, `-` for standard input; SpecError if it is unreadable."""
+    with opened(file) as lines:
+        return lines.read()
 
 
 def read_source(file: str) -> tuple[str, "Dag | None"]:

@@ -5,13 +5,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, TextIO
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from ansorpy.errors import RecordError, SpecError
 from ansorpy.server.commands.common import (
     WRONG_INPUT,
     database,
+    opened,
     pairs,
     read_file,
     read_settings,
@@ -38,8 +40,6 @@ def export(
     job: Annotated[str | None, typer.Option(help="Only records of a job (with --remote).")] = None,
 ) -> None:
     """Write every record as a line of JSON, oldest first."""
-    from ansorpy.errors import SpecError
-
     count = 0
     with wrong_input():
         if job is not None and not remote:
@@ -58,7 +58,7 @@ def take_in(
     """Import records, each once; later tunings of their tasks measure their programs first."""
     from ansorpy.records import import_jsonl, lines_of
 
-    with wrong_input(), refused_records(), _read(file) as lines:
+    with wrong_input(), refused_records(), opened(file) as lines:
         new = _kept(import_jsonl(lines_of(lines), file))
     typer.echo(f"{new} new records", err=True)
 
@@ -71,15 +71,14 @@ def distil(
     ] = None,
 ) -> None:
     """Write the fastest record of each task and machine: a small file for other machines."""
-    from ansorpy.records import best_of_each, encode, lines_of
-    from ansorpy.records import import_jsonl as read
+    from ansorpy.records import best_of_each, encode, import_jsonl, lines_of
 
     count = 0
     with wrong_input(), ExitStack() as stack:
         if file is None:
             found = stack.enter_context(_store()).export()
         else:
-            found = read(lines_of(stack.enter_context(_read(file))), file)
+            found = import_jsonl(lines_of(stack.enter_context(opened(file))), file)
         with refused_records():
             best = best_of_each(found)
         with _written(out) as target:
@@ -102,7 +101,7 @@ def replay(
     from ansorpy.replay import carried_dag, replay
     from ansorpy.tuner.targets import target_of
 
-    with wrong_input(), refused_records(), _read(file) as lines:
+    with wrong_input(), refused_records(), opened(file) as lines:
         for number, record in enumerate(import_jsonl(lines_of(lines), file), start=1):
             computed = carried_dag(record)
             if dag:
@@ -118,8 +117,6 @@ def replay(
 @contextmanager
 def refused_records() -> Iterator[None]:
     """Turn the error of a record into that of an input."""
-    from ansorpy.errors import RecordError, SpecError
-
     try:
         yield
     except RecordError as error:
@@ -149,7 +146,6 @@ def take_in_ansor(
     those that begin with a digest need --dag. Lines that are malformed, for a GPU or of another
     computation are refused one by one, with the reason.
     """
-    from ansorpy.errors import SpecError
     from ansorpy.measure.host import local_target
     from ansorpy.records import lines_of
     from ansorpy.tuner.ansor_import import LogImport
@@ -160,7 +156,7 @@ def take_in_ansor(
         given = None if dag is None else _one_dag(dag, bind)
         reader = LogImport(local_target(cores), given, workload or "")
         found = []
-        with _read(log) as lines:
+        with opened(log) as lines:
             for report in reader.read(lines_of(lines)):
                 found.append(report)
                 if show and report.nest:
@@ -181,8 +177,6 @@ def take_in_ansor(
 
 def _one_dag(file: str, bind: list[str] | None) -> "Dag":
     """Return the only Dag of a file."""
-    from ansorpy.errors import SpecError
-
     dags = read_file(file, pairs(bind, "--bind", int))
     if len(dags) != 1:
         raise SpecError(f"cannot choose one of {len(dags)} tasks of {file}; expected one task")
@@ -199,27 +193,6 @@ def _kept(records: "Iterable[Record]") -> int:
         while batch := list(islice(rest, BATCH)):
             store.append(batch, IMPORTED)
         return store.count() - before
-
-
-@contextmanager
-def _read(file: str) -> Iterator[TextIO]:
-    """Open a text file, or standard input for `-`.
-
-    Raises:
-        SpecError: the file cannot be read, or is not UTF-8.
-    """
-    from ansorpy.errors import SpecError
-
-    try:
-        if file == "-":
-            yield sys.stdin
-            return
-        with Path(file).open(encoding="utf-8") as lines:
-            yield lines
-    except OSError as error:
-        raise SpecError(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{file}: {error}") from error
 
 
 def _local() -> Iterator[str]:
@@ -249,8 +222,6 @@ def _remote(job: str | None) -> Iterator[str]:
 
 @contextmanager
 def _written(out: str) -> Iterator[IO[str]]:
-    from ansorpy.errors import SpecError
-
     if out == "-":
         yield sys.stdout
         return

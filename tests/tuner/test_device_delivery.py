@@ -229,6 +229,13 @@ def test_estimates_start_a_search_on_a_device_and_answer_nothing(tmp_path: Path)
     assert not any(isinstance(record.outcome, Estimated) for record in measured)
 
 
+def test_estimates_start_no_search_that_repeats_itself(tmp_path: Path) -> None:
+    store = MemoryStore()
+    quick(EmulatedPool(), Request((DAG,), SM_90, trials=8), store, tmp_path)
+    found = quick(TimedPool(), request(8, deterministic=True), store, tmp_path)
+    assert not any(isinstance(event, Seeded) for event in found)
+
+
 def test_measurements_start_no_search_with_estimates(tmp_path: Path) -> None:
     store = MemoryStore()
     quick(TimedPool(), request(16), store, tmp_path)
