@@ -135,6 +135,7 @@ class JobRow(Base):
         Index("ix_jobs_tenant", "tenant_id", "state", "seq"),
         # Has all columns of the search for a reusable job, so that no row is read.
         Index("ix_jobs_workload", *REUSE),
+        Index("ix_jobs_model", "tenant_id", "model", "seq"),
     )
 
 

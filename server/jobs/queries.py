@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 from uuid import uuid4
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from ansorpy.measure.outcome import Failed
@@ -123,8 +123,13 @@ def jobs_of_models(
     tx: Session, tenant_id: int, digests: Sequence[str], limit: int
 ) -> Sequence[JobRow]:
     """Return the newest jobs of some models, newest first."""
+    return tx.scalars(newest_of_models(tenant_id, digests, limit)).all()
+
+
+def newest_of_models(tenant_id: int, digests: Sequence[str], limit: int) -> Select[tuple[JobRow]]:
+    """Return the query of `jobs_of_models`."""
     query = select(JobRow).where(JobRow.tenant_id == tenant_id, JobRow.model.in_(digests))
-    return tx.scalars(query.order_by(JobRow.seq.desc()).limit(limit)).all()
+    return query.order_by(JobRow.seq.desc()).limit(limit)
 
 
 def list_jobs(

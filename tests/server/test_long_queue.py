@@ -95,6 +95,8 @@ def test_sqlite_answers_from_the_indexes(full: Engine) -> None:
                 "USING COVERING INDEX ix_jobs_workload (tenant_id=? AND workload=? AND state=?)"
             )
             assert covering in line
+    (line, *_) = explained(full, queries.newest_of_models(1, ["a", "b"], 9), "EXPLAIN QUERY PLAN")
+    assert "USING INDEX ix_jobs_model (tenant_id=? AND model=?)" in line
 
 
 def steps(engine: Engine, action: Callable[[], object]) -> int:
