@@ -126,7 +126,7 @@ def jobs_of_models(
     return tx.scalars(newest_of_models(tenant_id, digests, limit)).all()
 
 
-def newest_of_models(tenant_id: int, digests: Sequence[str], limit: int) -> Select[tuple[JobRow]]:
+def newest_of_models(tenant_id: int, digests: Sequence[str], limit: int) -> Select[JobRow]:
     """Return the query of `jobs_of_models`."""
     query = select(JobRow).where(JobRow.tenant_id == tenant_id, JobRow.model.in_(digests))
     return query.order_by(JobRow.seq.desc()).limit(limit)
