@@ -138,6 +138,48 @@ class BaselineTimed:
 
 
 @dataclass(frozen=True, slots=True)
+class Preflight:
+    """This machine builds and runs kernels that are right; the search follows.
+
+    `by` names the proof: a kernel of `task`. `need_bytes` bounds the memory that a check of the
+    largest task takes, `free_bytes` is the free memory of this machine, None if it is not known.
+    """
+
+    task: str
+    by: str
+    seconds: float  # duration of the proof; 0.0 if the tuning needs the kernel anyway
+    need_bytes: int
+    free_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A trait that is over-represented among the failures of one kind: a hint, no proof.
+
+    `both` of `failed` failures of the kind have the trait, as `having` of all `trials` do.
+    """
+
+    kind: str
+    trait: str  # a rule with its stage, a structural choice, or a size with its value or range
+    both: int
+    failed: int
+    having: int
+    trials: int
+    p: float  # of Fisher's exact test, one-sided
+
+    @property
+    def lift(self) -> float:
+        """The share of the trait among the failures over its share among all trials."""
+        return self.both * self.trials / (self.failed * self.having)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.both} of {self.failed} failures ({self.kind}) have {self.trait}, as"
+            f" {self.having} of {self.trials} trials do (lift {self.lift:.1f}, p = {self.p:.1g})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RoundDone:
     """One batch of trials was measured; counts are totals of the task so far."""
 
@@ -149,6 +191,7 @@ class RoundDone:
     quality: Mapping[str, float]  # quality of the cost model on this batch, before training on it
     spent: TimeSpent
     estimated: bool = False  # trials are estimates: there is no time, and `best_s` is None
+    suspects: tuple[Suspect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +259,7 @@ class TaskResult:
     numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
     failures: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
+    suspects: tuple[Suspect, ...] = ()
     from_store: bool = False
     rate: Rate | None = None
     estimated: bool = False  # trials were estimates (ADR-0143): no time, no race, no rate
@@ -259,6 +303,6 @@ class Finished:
 
 
 Event = (
-    Started | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer | BaselineTimed | RoundDone
-    | Improved | Delivered | Stopping | Racing | Emulating | TaskDone | Finished
+    Started | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer | BaselineTimed | Preflight
+    | RoundDone | Improved | Delivered | Stopping | Racing | Emulating | TaskDone | Finished
 )  # fmt: skip

@@ -23,6 +23,7 @@ from ansorpy.events import (
     FirstAnswer,
     Improved,
     Judged,
+    Preflight,
     Racing,
     RoundDone,
     Seeded,
@@ -32,7 +33,7 @@ from ansorpy.events import (
     TaskDone,
     Warmed,
 )
-from ansorpy.units import clock, duration, eta_s
+from ansorpy.units import clock, duration, eta_s, size
 
 Report = Callable[[Event], None]
 SomeEvent = TypeVar("SomeEvent")
@@ -276,8 +277,8 @@ def as_line(event: Event) -> str:
             return f"{task}: best {duration(best_s)} after {trials} trials"
         case RoundDone():
             return _of_round(event)
-        case Emulating(task=task):
-            return f"{task}: {EMULATION}"
+        case Preflight() | Emulating():
+            return _of_check(event)
         case (
             BaselineTimed()
             | FirstAnswer()
@@ -288,6 +289,18 @@ def as_line(event: Event) -> str:
             | Finished()
         ):
             return _of_delivery(event)
+
+
+def _of_check(event: Preflight | Emulating) -> str:
+    if isinstance(event, Emulating):
+        return f"{event.task}: {EMULATION}"
+    proof = f"preflight: {event.by} of {event.task}"
+    took = f" after {event.seconds:.1f} s" if event.seconds else ""
+    told = f"{proof} was built and is right{took}; a check takes up to {size(event.need_bytes)}"
+    if event.free_bytes is None:
+        return told
+    may = ", which may not suffice" if event.free_bytes < event.need_bytes else ""
+    return f"{told} of memory, {size(event.free_bytes)} are free{may}"
 
 
 def _of_round(event: RoundDone) -> str:

@@ -129,6 +129,7 @@ def rows_of(result: TaskResult) -> dict[str, str]:
         "speed-up": _speedup(result),
         "trials": _trials(result),
         "failures": _failures(result),
+        "suspects": "; ".join(map(str, result.suspects)) or "-",
         "kernel": "-" if result.kernel is None else str(result.kernel),
     }
 

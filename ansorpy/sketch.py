@@ -1,7 +1,8 @@
 """Sketch derivation: all states that the rules derive, with the verdicts and their reasons."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -9,7 +10,7 @@ from ansorpy.errors import RuleError, SpecError, shown
 from ansorpy.expr.bounds import bounds
 from ansorpy.expr.gathers import data_parts
 from ansorpy.state.rule import Cursor, Rule, Verdict, name_of
-from ansorpy.state.state import State
+from ansorpy.state.state import State, Step
 from ansorpy.target import Target
 from ansorpy.te.analysis import Answer
 from ansorpy.te.dag import Dag
@@ -48,7 +49,7 @@ class Visit:
         return skipped and last.verdict is Verdict.APPLY and len(last.successors) == 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Derivation:
     """The sketches of a Dag in derivation order, and the tree of their derivation."""
 
@@ -60,6 +61,21 @@ class Derivation:
     def root(self) -> Visit:
         """The first visit: the last stage of the Dag."""
         return self.visits[0]
+
+    @cached_property
+    def applied(self) -> Mapping[tuple[Step, ...], tuple[str, ...]]:
+        """The rules that made each sketch, with their stages, by the steps of the sketch."""
+        found: dict[tuple[Step, ...], tuple[str, ...]] = {}
+        work: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+        while work:
+            number, path = work.pop()
+            visit = self.visits[number]
+            if visit.sketch is not None:
+                found.setdefault(self.sketches[visit.sketch].steps, path)
+            for trial in visit.trials:
+                rules = (*path, f"{trial.rule} at {visit.stage}")
+                work += [(successor, rules) for successor in trial.successors]
+        return found
 
     def explain(self, full: bool = False) -> str:
         """Return the tree as text: every rule asked, with its verdict and reason.

@@ -3,10 +3,18 @@
 
 def duration(seconds: float) -> str:
     """Return a latency with four digits: `12.34 us`."""
-    for unit, size in (("us", 1e-6), ("ms", 1e-3)):
-        if seconds < 1000 * size:
-            return f"{seconds / size:.4g} {unit}"
+    for unit, unit_s in (("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 1000 * unit_s:
+            return f"{seconds / unit_s:.4g} {unit}"
     return f"{seconds:.4g} s"
+
+
+def size(size_bytes: int) -> str:
+    """Return a size with four digits: `12.5 MiB`."""
+    for unit, shift in (("bytes", 0), ("KiB", 10), ("MiB", 20)):
+        if size_bytes < 1 << (shift + 10):
+            return f"{size_bytes / (1 << shift):.4g} {unit}"
+    return f"{size_bytes / (1 << 30):.4g} GiB"
 
 
 def counted(number: int, noun: str) -> str:

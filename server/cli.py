@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import ansorpy
-from ansorpy.errors import SpecError
+from ansorpy.errors import RunError, SpecError
 from ansorpy.model.options import ModelOptions
 from ansorpy.server.commands import join as joining
 from ansorpy.server.commands import keys, models, records, remote, rule, stored_models
@@ -31,6 +31,7 @@ from ansorpy.server.commands.common import (
     read_file,
     read_settings,
     read_text,
+    stop,
     wrong_input,
 )
 from ansorpy.server.commands.options import takes_options
@@ -160,6 +161,8 @@ def tune(
         try:
             with reporter(sys.stderr) as report:
                 last = follow(events, report)
+        except RunError as error:  # the preflight
+            raise stop(error, NOTHING_SURVIVED) from None
         except KeyboardInterrupt:  # the reporter has printed the paths of the written kernels
             raise typer.Exit(INTERRUPTED) from None
     told = json.dumps(as_object(last, profile), indent=2) if as_json else as_text(last, profile)
@@ -378,6 +381,7 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                     kind: {"count": count, "example": result.examples.get(kind, "")}
                     for kind, count in result.failures.items()
                 },
+                "suspects": [asdict(one) for one in result.suspects],
                 "kernel": None if result.kernel is None else str(result.kernel),
             }
             for result in last.results

@@ -11,6 +11,7 @@ import ansorpy
 from ansorpy import te
 from ansorpy.artifact import unbox, unpack
 from ansorpy.artifact.rate import Rate
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.random import RandomModel
 from ansorpy.errors import SpecError
 from ansorpy.events import (
@@ -256,8 +257,16 @@ def test_a_failed_numpy_baseline_is_named_in_result_record_and_manifest(tmp_path
 
 
 def test_without_a_survivor_the_result_has_the_reasons_and_no_kernel(tmp_path: Path) -> None:
-    pools = fake_pools(verdict=lambda program: Failed("crash", "signal 11"), fails=True)
-    result = only(events(out=tmp_path, pools=pools))
+    class Failing(FakePool):
+        def verify(self, kernel: Program | Kernel) -> Failed | None:
+            """Let the preflight pass."""
+            return None
+
+    def open_pool(dag: Dag, target: Target) -> MeasurePool:
+        crash = Failed("crash", "signal 11")
+        return cast(MeasurePool, Failing(dag, target, lambda program: crash, fails=True))
+
+    result = only(events(out=tmp_path, pools=lambda: Pools(open_pool)))
     assert (result.best_s, result.kernel, result.verified, result.winner) == (
         None,
         None,

@@ -20,6 +20,7 @@ from ansorpy.measure.unbound import Unbound
 from ansorpy.search import Candidate, eps_greedy
 from ansorpy.search import evolve as evolve_plans
 from ansorpy.tuner.checkpoint import Checkpoint, Journal
+from ansorpy.tuner.suspects import suspects_of
 from ansorpy.tuner.task import Task, costs_of
 from ansorpy.uncollected import uncollected
 
@@ -162,7 +163,7 @@ def append(
     failures = dict(task.failures)
     told = RoundDone(
         task.name, task.rounds, task.trials, task.best_s, failures, done.quality, done.spent,
-        task.estimated,
+        task.estimated, suspects_of(task),
     )  # fmt: skip
     journal.append_round(told, task.records(done.chosen, done.outcomes), checkpoint)
     best_s = task.best_s

@@ -23,7 +23,7 @@ from ansorpy.population import sample
 from ansorpy.records import Carried, Record, carried, task_key
 from ansorpy.replay import plan_from_text, plan_text
 from ansorpy.search import Candidate
-from ansorpy.sketch import derive
+from ansorpy.sketch import Derivation, derive
 from ansorpy.state.rule import Rule
 from ansorpy.state.state import State
 from ansorpy.state.steps import Winograd, reformulations
@@ -88,6 +88,7 @@ class Task:
     times_s: dict[Candidate, float] = field(default_factory=dict)
     raced: tuple[float, float] | None = None  # the fastest trial at the last race; its race time
     failures: Counter[str] = field(default_factory=Counter)
+    kinds: dict[Candidate, str] = field(default_factory=dict)  # kind of failure, if it failed
     examples: dict[str, str] = field(default_factory=dict)  # the first message of every kind
     trials: int = 0  # trials of this tuning
     known: int = 0  # trials of earlier tunings
@@ -95,6 +96,7 @@ class Task:
     seconds: float = 0.0
     allowed: frozenset[Winograd] = frozenset()  # reformulations that the rules may apply
     sketches: tuple[State, ...] = ()  # all that the rules derive
+    derivation: Derivation | None = None  # of the sketches
     first: Candidate | None = None  # the delivered first answer, which is measured first
     held: list[Candidate] = field(default_factory=list)  # deferred to the next round
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
@@ -176,7 +178,8 @@ class Task:
         """
         if self.space is not None:
             return
-        self.sketches = derive(self.dag, self.target, rules).sketches
+        self.derivation = derive(self.dag, self.target, rules)
+        self.sketches = self.derivation.sketches
         self.allowed = frozenset(one for state in self.sketches for one in reformulations(state))
 
     @uncollected()
@@ -206,6 +209,10 @@ class Task:
             self.texts.append(text)
             self.plans.append(plan)
         return self.texts.index(text)
+
+    def rules_of(self, state: State) -> tuple[str, ...]:
+        """Return the rules that made a sketch; () for a state that is no sketch of the task."""
+        return () if self.derivation is None else self.derivation.applied.get(state.steps, ())
 
     def unbound(self, candidate: Candidate) -> Unbound:
         """Return a candidate for a builder, which binds it to a program."""
@@ -290,6 +297,9 @@ class Task:
     def _take(self, candidate: Candidate, outcome: Outcome) -> None:
         self.costs_s[candidate] = cost_of(outcome)
         self.times_s[candidate] = outcome.best_s if isinstance(outcome, Measured) else inf
+        self.kinds.pop(candidate, None)
+        if isinstance(outcome, Failed):
+            self.kinds[candidate] = outcome.kind
 
     def note(self, failed: Sequence[Failed]) -> None:
         """Count failures by kind."""

@@ -3,17 +3,27 @@
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ansorpy.cost.model import CostModel
-from ansorpy.events import Derived, Event, Finished, Stopped, Stopping, TimeSpent
+from ansorpy.events import (
+    Derived,
+    Event,
+    Finished,
+    Stopped,
+    Stopping,
+    TaskDone,
+    TaskResult,
+    TimeSpent,
+)
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.plan.choices import ALL_PLANS
 from ansorpy.records import RecordStore
 from ansorpy.state.rule import Rule
-from ansorpy.tuner import first_answer, warm
+from ansorpy.tuner import first_answer, preflight, warm
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.pools import Pools
@@ -21,6 +31,7 @@ from ansorpy.tuner.request import Request
 from ansorpy.tuner.round import Laps, Round, append, bind, emit, evolve, measure, prebuild, update
 from ansorpy.tuner.search_state import SearchState
 from ansorpy.tuner.setup import Context, Opening, local_pools, prepare
+from ansorpy.tuner.suspects import suspects_of
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.twins import each_result
 
@@ -48,7 +59,9 @@ def run(
         experience: measurements of other tasks, read and added to; not with a journal.
 
     Raises:
-        SpecError: the search space is empty, `out` takes no files, or there are too few cores.
+        SpecError: the search space is empty, `out` takes no files, or there are too few cores or
+            too little memory.
+        RunError: this machine builds or runs no kernel.
     """
     open_pools = pools or local_pools(request)
     setup = prepare(request, rules, store, out, clock, journal, experience)
@@ -57,6 +70,8 @@ def run(
     tasks = tuple(task for task in setup.tasks if results[task.name] is None)
     stopped: Stopped = "trials" if tasks else "store"
     if tasks:
+        free_bytes = preflight.free_memory()
+        preflight.check_memory(tasks, free_bytes)
         with closing(open_pools()) as opened:
             context = Context.of(request, setup, tasks, model, opened, clock)
             try:
@@ -67,6 +82,8 @@ def run(
                     if openings[task.name].baseline:
                         yield from context.deliveries.baseline(task)
                 if request.trials:
+                    if not setup.stored.rounds:
+                        yield from preflight.check_kernel(tasks, opened, free_bytes, clock)
                     yield from context.transfer.warm_up(tasks, clock)
                     state = context.search_state(request, results)
                     context.model.update(state.restore(setup.stored))
@@ -78,7 +95,7 @@ def run(
                 stopped = "interrupted"
                 yield Stopping()
             for task in tasks:
-                results[task.name] = yield from context.deliveries.end(task)
+                results[task.name] = yield from with_reasons(context, task)
     done = tuple(each_result(request.dags, setup.tasks, results))
     networks = setup.network_results(request, done)
     last = Finished(done, clock() - setup.begin_s, stopped, networks)
@@ -103,6 +120,27 @@ def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterato
         yield from context.deliveries.first_answer(task, context.model, seed)
     if how.all_plans:
         yield open_plans(context, task)
+
+
+def with_reasons(context: Context, task: Task) -> Generator[Event, None, TaskResult]:
+    """Deliver the kernel of a task; its result has the reasons that the search has found."""
+    ending = context.deliveries.end(task)
+    try:
+        while True:
+            event = next(ending)
+            if isinstance(event, TaskDone):
+                event = TaskDone(reasoned(context, task, event.result))
+            yield event
+    except StopIteration as end:
+        result: TaskResult = end.value
+        return reasoned(context, task, result)
+
+
+def reasoned(context: Context, task: Task, result: TaskResult) -> TaskResult:
+    """Return a result with its reasons; a twin names the task that has them."""
+    if result.same_as:
+        return result
+    return replace(result, suspects=suspects_of(task))
 
 
 def open_plans(context: Context, task: Task, limit: int = ALL_PLANS) -> Derived:

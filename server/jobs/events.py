@@ -4,6 +4,7 @@
     derived    {"task", "sketches", "plans", "seconds"}: first for the promising plans, then for all
     baseline   {"task", "baseline_s", "naive_s", "numpy_s", "numpy_note", "seconds"}: before the
                first trial; the final race measures them again
+    preflight  {"task", "by", "need_bytes", "free_bytes", "seconds"}: a kernel is right
     round      {"task", "round", "trials", "best_s", "failures", "quality", "spent", "seconds",
                 "latency_s"}
     improved   {"task", "best_s", "trials", "seconds"}
@@ -35,8 +36,8 @@ from sqlalchemy.orm import Session
 from ansorpy.server.db.models import JobEventRow, JobRow
 
 Kind = Literal[
-    "state", "derived", "baseline", "round", "improved", "kernel", "finished", "divided",
-    "answered", "estimate", "bundle",
+    "state", "derived", "baseline", "preflight", "round", "improved", "kernel", "finished",
+    "divided", "answered", "estimate", "bundle",
 ]  # fmt: skip
 BATCH: Final = 500  # ids per query; SQLite allows at least 999 parameters
 

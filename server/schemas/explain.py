@@ -23,6 +23,19 @@ class VisitReply(Wire):
     verdicts: list[RuleVerdict]
 
 
+class SuspectReply(Wire):
+    """A trait that is over-represented among the failures of a task: a hint, no proof."""
+
+    task: str
+    trait: str = Field(description="A rule with its stage, a choice, or a size with its value.")
+    both: int = Field(description="Failures that have the trait.")
+    failed: int = Field(description="Failures of this kind.")
+    having: int = Field(description="Trials that have the trait.")
+    trials: int = Field(description="Trials that the search of the task knows.")
+    p: float = Field(description="Of Fisher's exact test, one-sided.")
+    text: str
+
+
 class FailureReply(Wire):
     """Failed trials of one kind."""
 
@@ -30,6 +43,9 @@ class FailureReply(Wire):
     count: int
     examples: list[str] = Field(description="At most three, shortened.")
     next_step: str
+    suspect: SuspectReply | None = Field(
+        default=None, description="The most significant one of all tasks; null if none is."
+    )
 
 
 class ExplainReply(Wire):

@@ -1,5 +1,6 @@
 """Explanations of a job: the derivation of its sketches, and its failures with advice."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -9,13 +10,20 @@ from typing import Any, Final, get_args
 from sqlalchemy import Engine
 
 from ansorpy.errors import RuleError, SpecError
+from ansorpy.events import Suspect
 from ansorpy.gpus import Gpu
 from ansorpy.measure.outcome import FailureKind
 from ansorpy.server.db.engine import reading
 from ansorpy.server.jobs import queries
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.submission import Submission
-from ansorpy.server.schemas.explain import ExplainReply, FailureReply, RuleVerdict, VisitReply
+from ansorpy.server.schemas.explain import (
+    ExplainReply,
+    FailureReply,
+    RuleVerdict,
+    SuspectReply,
+    VisitReply,
+)
 from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.target import Target
 from ansorpy.tuner.rules import find_rules
@@ -120,15 +128,30 @@ class ExplainService:
 
 def failures_of(known: queries.JobDetails) -> list[FailureReply]:
     """Return the failures of a job by kind, with shortened examples and advice."""
+    suspects = suspects_of(known.job.progress)
     return [
         FailureReply(
             kind=failure.kind,
             count=failure.count,
             examples=[example[:EXAMPLE_CHARS] for example in failure.examples],
             next_step=NEXT_STEPS.get(failure.kind, "Report the messages."),
+            suspect=suspects.get(failure.kind),
         )
         for failure in known.failures
     ]
+
+
+def suspects_of(progress: str) -> dict[str, SuspectReply]:
+    """Return the most significant suspect in the progress of a job, by kind of failure."""
+    found: dict[str, SuspectReply] = {}
+    for task, facts in json.loads(progress).items():
+        for stored in facts.get("suspects", ()):
+            told = Suspect(**stored)
+            before = found.get(told.kind)
+            if before is None or told.p < before.p:
+                rest = {name: value for name, value in stored.items() if name != "kind"}
+                found[told.kind] = SuspectReply(task=task, text=str(told), **rest)
+    return found
 
 
 @lru_cache(maxsize=8)

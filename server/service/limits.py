@@ -2,16 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any, Final
+from typing import Any
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.te.dag import Compute, Dag
-
-# Memory of a worker to check a task, per byte of its tensors: references in float64, their error
-# bounds, several sets of inputs (ADR-0054; tests/server/test_memory.py).
-CHECKING_TIMES: Final = 24
+from ansorpy.te.dag import Dag
+from ansorpy.tuner.preflight import dag_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +44,9 @@ def check_dags(dags: Sequence[Dag], limits: RequestLimits) -> None:
             f" {limits.tasks}"
         )
     for number, dag in enumerate(dags):
-        size_bytes = tensor_bytes(dag)
+        size_bytes = dag_bytes(dag)
         if size_bytes > limits.tensor_bytes:
             raise SpecError(
                 f"cannot take task {number} because its tensors have {size_bytes} bytes; expected"
                 f" at most {limits.tensor_bytes}"
             )
-
-
-def tensor_bytes(dag: Dag) -> int:
-    """Return the exact size of all tensors of a Dag, including inputs and intermediates."""
-    return sum(
-        prod(node.shape) * SIZE_BYTES[dtype]
-        for node in dag.nodes
-        for dtype in (node.dtypes if isinstance(node, Compute) else (node.dtype,))
-    )

@@ -20,11 +20,11 @@ from ansorpy.server.schemas.job import (
     TaskReply,
     TaskStage,
 )
-from ansorpy.server.service.limits import tensor_bytes
 from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import flop_count
 from ansorpy.tuner.networks import Networks, network_results, networks_of, task_weights
 from ansorpy.tuner.options import values
+from ansorpy.tuner.preflight import dag_bytes
 from ansorpy.tuner.twins import leaders, twin_names
 
 SUMMARY_TASKS: Final = 3
@@ -60,7 +60,7 @@ def _asked(request: str) -> Asked:
         tuple(task_weights(submission.weights, names).values()),
         tuple(map(flop_count, submission.dags)),
         tuple(twins.get(dag.name, "") for dag in submission.dags),
-        max(map(tensor_bytes, submission.dags), default=0),
+        max(map(dag_bytes, submission.dags), default=0),
         Budget(**{name: _as_json(told[name]) for name in Budget.model_fields if name in told}),
         networks_of(submission.weights, names),
     )

@@ -14,6 +14,7 @@ from ansorpy.events import (
     Derived,
     Finished,
     FirstAnswer,
+    Preflight,
     RoundDone,
     TaskResult,
 )
@@ -120,6 +121,8 @@ class JobJournal:
                 self.deliver(event)
             case BaselineTimed():
                 self.baseline(event)
+            case Preflight():
+                self.preflight(event)
             case Finished():
                 self.finish(event)
             case _:  # the engine stores rounds in the journal itself
@@ -159,6 +162,15 @@ class JobJournal:
                 add_event(tx, row, "baseline", body, now_s)
 
         self._leased.write(store)
+
+    def preflight(self, event: Preflight) -> None:
+        """Store the proof that the machine builds and checks kernels, as an event."""
+        body = {name: value for name, value in asdict(event).items() if name != "seconds"}
+        self._leased.write(
+            lambda tx, row, now_s: add_event(
+                tx, row, "preflight", {**body, "seconds": row.seconds_done}, now_s
+            )
+        )
 
     def deliver(self, event: FirstAnswer | Delivered) -> None:
         """Store the best kernel so far of a task."""
@@ -271,7 +283,7 @@ def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
     marked = {"estimated": True} if done.estimated else {}
     before |= {
         "trials": done.trials, "rounds": done.round, "best_s": done.best_s,
-        "failures": dict(done.failures), **marked,
+        "failures": dict(done.failures), "suspects": list(map(asdict, done.suspects)), **marked,
     }  # fmt: skip
     lease.store_progress(row, progress, now_s)
     common = {"task": done.task, "trials": done.trials, "best_s": done.best_s}
@@ -288,7 +300,7 @@ def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
 def wire_of(result: TaskResult) -> Mapping[str, Any]:
     """Return the stored form of a result."""
     fields = asdict(replace(result, library=None))  # the package has the library
-    for name in ("key", "examples", "from_store", "rate", "estimate"):
+    for name in ("key", "examples", "from_store", "rate", "estimate", "suspects"):
         del fields[name]
     if not result.estimated:
         del fields["estimated"]  # results of earlier versions have none

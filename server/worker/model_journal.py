@@ -24,12 +24,13 @@ from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import add_event
 from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import MAX_MODEL_TASKS, Submission
-from ansorpy.server.service.limits import RequestLimits, check_dags, tensor_bytes
+from ansorpy.server.service.limits import RequestLimits, check_dags
 from ansorpy.server.worker.bundles import store_bundle
 from ansorpy.server.worker.journal import note_round, wire_of
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.te.analysis import flop_count
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
+from ansorpy.tuner.preflight import dag_bytes
 
 HISTORY: Final = 256  # estimates that are kept of a job; beyond it, every second one is left out
 
@@ -141,7 +142,7 @@ class ModelJournal(SqlStore):
         tasks = {
             dag.name: {
                 "weight": event.weights.get(dag.name, 0.0), "flop": flop_count(dag),
-                "bytes": tensor_bytes(dag),
+                "bytes": dag_bytes(dag),
             }
             for dag in event.dags
         }  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansorpy.server.service.limits import CHECKING_TIMES, RequestLimits
+from ansorpy.server.service.limits import RequestLimits
+from ansorpy.tuner.preflight import CHECKING_TIMES
 from tests.server.hostile import body, nodes, shaped
 from tests.server.process import Live, process
 from tests.server.test_hostile import MAX_GROWTH_BYTES

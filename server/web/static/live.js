@@ -3,7 +3,7 @@
 import { refresh } from "./refresh.js";
 
 const REFRESH_MS = 1500;
-const KINDS = ["state", "derived", "baseline", "round", "improved", "kernel", "finished", "divided", "answered", "estimate", "bundle"];
+const KINDS = ["state", "derived", "baseline", "preflight", "round", "improved", "kernel", "finished", "divided", "answered", "estimate", "bundle"];
 const TOLD = { queued: "Waits for a worker.", running: "Live.", paused: "Paused." };
 const ENDED = ["succeeded", "failed", "cancelled"];
 
