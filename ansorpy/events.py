@@ -8,6 +8,7 @@ from typing import Literal
 from ansorpy.artifact.rate import Rate
 from ansorpy.codegen.exported_types import Library
 from ansorpy.measure.outcome import Estimated
+from ansorpy.units import duration
 
 # The reason for the end of a search: a budget, the target latency, too small a recent gain, no task
 # with an expected gain, Ctrl-C, or an answer from the store.
@@ -165,7 +166,7 @@ class Suspect:
     failed: int
     having: int
     trials: int
-    p: float  # of Fisher's exact test, one-sided
+    p: float  # p-value by Fisher's exact test, one-sided
 
     @property
     def lift(self) -> float:
@@ -235,6 +236,56 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class ScorePart:
+    """A part of the difference between two scores of the cost model.
+
+    `winner` and `runner_up` are the values of the feature, summed over the stores of each program;
+    `part` is the contribution to the score of the winner minus that to the score of the runner-up,
+    `share` its absolute value over the sum of those of all parts.
+    """
+
+    name: str
+    winner: float
+    runner_up: float
+    part: float
+    share: float
+
+    def __str__(self) -> str:
+        values = f" {self.winner:.4g} against {self.runner_up:.4g}"
+        values = values if self.winner != self.runner_up else ""
+        side = "for" if self.part > 0 else "against"
+        return f"{self.name}{values} ({100 * self.share:.0f} % of the score, {side} it)"
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """The delivered candidate against the best other one.
+
+    Times of trials in seconds, None if a candidate was not timed; traits that only one of both has;
+    parts of the difference of their scores, none if the cost model has not learned.
+    """
+
+    winner_s: float | None
+    runner_up_s: float | None
+    only_winner: tuple[str, ...]
+    only_runner_up: tuple[str, ...]
+    differences: tuple[ScorePart, ...] = ()
+
+    def __str__(self) -> str:
+        times = (
+            "not timed" if one is None else duration(one)
+            for one in (self.winner_s, self.runner_up_s)
+        )  # fmt: skip
+        told = [f"{' against '.join(times)} in trials"]
+        told += [f"it alone has {', '.join(self.only_winner)}"] if self.only_winner else []
+        other = ", ".join(self.only_runner_up)
+        told += [f"the runner-up alone has {other}"] if other else []
+        parts = ", ".join(map(str, self.differences))
+        told += [f"the cost model sees {parts}"] if parts else []
+        return "; ".join(told)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """The result of one task.
 
@@ -260,12 +311,15 @@ class TaskResult:
     failures: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     suspects: tuple[Suspect, ...] = ()
+    contrast: Contrast | None = None
     from_store: bool = False
     rate: Rate | None = None
     estimated: bool = False  # trials were estimates (ADR-0143): no time, no race, no rate
     estimate: Estimated | None = None  # estimate of the delivered kernel, if not timed
     same_as: str = ""  # the equal task that was tuned; trials, time and failures are counted there
     library: Library | None = field(default=None, compare=False, repr=False)
+    # Plan as text and row of the delivered candidate; None for the untuned kernel.
+    candidate: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,7 @@ def rows_of(result: TaskResult) -> dict[str, str]:
         "trials": _trials(result),
         "failures": _failures(result),
         "suspects": "; ".join(map(str, result.suspects)) or "-",
+        "runner-up": str(result.contrast or "-"),
         "kernel": "-" if result.kernel is None else str(result.kernel),
     }
 

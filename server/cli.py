@@ -381,6 +381,7 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                     kind: {"count": count, "example": result.examples.get(kind, "")}
                     for kind, count in result.failures.items()
                 },
+                "contrast": None if result.contrast is None else asdict(result.contrast),
                 "suspects": [asdict(one) for one in result.suspects],
                 "kernel": None if result.kernel is None else str(result.kernel),
             }

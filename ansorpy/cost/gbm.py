@@ -56,6 +56,7 @@ class GbmModel:
         self._samples: list[Sample] = []
         self._scales: dict[str, float] = {}
         self._trees: Trees | None = None
+        self._booster: lgb.Booster | None = None  # the origin of `_trees`
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -72,9 +73,7 @@ class GbmModel:
         if self._trees is None or not any(batch.size for batch in batches):
             return self._prior.predict(batches, task)
         prior = self._expected(batches, task)
-        scale = self._scales.get(task)
-        if scale is None:  # an unseen task: the score of its best candidate is set to 1
-            scale = 1.0 / max(float(each.max(initial=0.0)) for each in prior)
+        scale = self._scale(prior, task)
         rows = np.concatenate([batch.reshape(-1, batch.shape[2]) for batch in batches])
         values = self._trees.predict(rows)
         ends = np.cumsum([batch.shape[0] * batch.shape[1] for batch in batches])
@@ -83,6 +82,31 @@ class GbmModel:
             scale * expected + part.reshape(batch.shape[:2]).sum(axis=1)
             for part, batch, expected in zip(parts, batches, prior, strict=True)
         ]
+
+    def _scale(self, prior: Sequence[FloatArray], task: str) -> float:
+        """Return the scale of a task; of an unseen task, the score of the best candidate is 1."""
+        scale = self._scales.get(task)
+        return 1.0 / max(float(each.max(initial=0.0)) for each in prior) if scale is None else scale
+
+    def parts(self, batch: Batch, task: str = "") -> FloatArray:
+        """Return the parts of the score of one candidate, whose sum is the score.
+
+        Args:
+            batch: shape (1, stores, F).
+
+        Returns:
+            Shape (F + 2,): the contribution of each feature, summed over the stores; the mean of
+            the trees, once per store; the scaled prior.
+
+        Raises:
+            ValueError: the model has not learned.
+        """
+        if self._booster is None:
+            raise ValueError("cannot divide a score before the first training")
+        prior = self._expected([batch], task)
+        found = np.asarray(self._booster.predict(batch[0], pred_contrib=True, num_threads=1))
+        scaled = self._scale(prior, task) * float(prior[0][0])
+        return np.concatenate([found.sum(axis=0), [scaled]])
 
     def update(self, samples: Sequence[Sample]) -> None:
         """Add samples and train again on all samples."""
@@ -94,7 +118,9 @@ class GbmModel:
         rows, packs, targets = training_set(self._samples)
         weights: FloatArray = np.maximum(targets, FAILURE_WEIGHT)
         missed = targets - self._explained(targets, weights)
-        self._trees = grow(rows, pack_sum_objective(packs, missed, weights), self._parameters)
+        objective = pack_sum_objective(packs, missed, weights)
+        self._booster = boosted(rows, objective, self._parameters)
+        self._trees = Trees.of(self._booster.dump_model())
 
     def _expected(self, batches: Sequence[Batch], task: str) -> list[FloatArray]:
         """Return the square root of the prior's scores, whose order is better than their ratios."""
@@ -121,6 +147,16 @@ def grow(
     parameters: Mapping[str, Any],
     trees: int = TREES,
 ) -> Trees:
+    """Boost trees as `boosted`, and return them for fast evaluation."""
+    return Trees.of(boosted(rows, objective, parameters, trees).dump_model())
+
+
+def boosted(
+    rows: npt.NDArray[np.float32],
+    objective: Objective,
+    parameters: Mapping[str, Any],
+    trees: int = TREES,
+) -> "lgb.Booster":
     """Boost trees on rows of shape (m, F); the objective gives gradient and hessian per row.
 
     Args:
@@ -131,8 +167,7 @@ def grow(
 
     settings = {**_PARAMETERS, **parameters}
     data = lgb.Dataset(rows, params={**settings}, free_raw_data=True)
-    booster = lgb.train({**settings, "objective": objective}, data, num_boost_round=trees)
-    return Trees.of(booster.dump_model())
+    return lgb.train({**settings, "objective": objective}, data, num_boost_round=trees)
 
 
 def preload() -> None:

@@ -221,6 +221,7 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         examples=dict(task.examples),
         from_store=from_store,
         rate=rate,
+        candidate=(record.plan, record.row) if outcome.delivered == "tuned" else None,
     )
 
 

@@ -79,6 +79,7 @@ class First:
             examples=dict(task.examples),
             rate=Rate(task.flop / self.best_s, effective=True) if task.flop else None,
             library=self.library,
+            candidate=(task.texts[self.candidate.plan], self.candidate.row),
         )
 
 

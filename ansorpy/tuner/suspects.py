@@ -24,7 +24,7 @@ ERROR: Final = 0.01  # largest chance that any suspect of a task is none (Bonfer
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Traits:
     """The traits of a measured candidate; `failure` is the kind of its failure, "" for none."""
 
     structure: Collection[str]  # rules and structural choices, the rules first
@@ -39,10 +39,10 @@ def suspects_of(task: Task) -> tuple[Suspect, ...]:
     return suspects([trial_of(task, candidate) for candidate in task.costs_s])
 
 
-def trial_of(task: Task, candidate: Candidate) -> Trial:
+def trial_of(task: Task, candidate: Candidate) -> Traits:
     """Return the traits of a measured candidate."""
     sizes = sizes_of(task, candidate)
-    return Trial(structure_of(task, candidate), sizes, task.kinds.get(candidate, ""))
+    return Traits(structure_of(task, candidate), sizes, task.kinds.get(candidate, ""))
 
 
 def sizes_of(task: Task, candidate: Candidate) -> dict[str, int]:
@@ -71,7 +71,7 @@ def _choices(stage: str, choice: StageChoice) -> Iterator[str]:
     yield from (f"{operand} packed" for operand in choice.pack)
 
 
-def suspects(trials: Sequence[Trial]) -> tuple[Suspect, ...]:
+def suspects(trials: Sequence[Traits]) -> tuple[Suspect, ...]:
     """Return the most significant suspect of each kind of failure that has one.
 
     A trait of all trials is none. Of traits that the same trials have, the first counts.
@@ -101,7 +101,7 @@ def _tested(
             yield Suspect(kind, trait, both, len(failed), len(members), count, p)
 
 
-def _traits(trials: Sequence[Trial]) -> Iterator[tuple[str, frozenset[int]]]:
+def _traits(trials: Sequence[Traits]) -> Iterator[tuple[str, frozenset[int]]]:
     """Yield every trait with the numbers of its trials: structure, then values and ranges."""
     members: dict[str, set[int]] = {}
     sizes: dict[str, dict[int, set[int]]] = {}  # by name and value

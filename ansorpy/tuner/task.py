@@ -96,7 +96,7 @@ class Task:
     seconds: float = 0.0
     allowed: frozenset[Winograd] = frozenset()  # reformulations that the rules may apply
     sketches: tuple[State, ...] = ()  # all that the rules derive
-    derivation: Derivation | None = None  # of the sketches
+    derivation: Derivation | None = None  # has all sketches
     first: Candidate | None = None  # the delivered first answer, which is measured first
     held: list[Candidate] = field(default_factory=list)  # deferred to the next round
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel

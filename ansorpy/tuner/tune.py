@@ -25,6 +25,7 @@ from ansorpy.records import RecordStore
 from ansorpy.state.rule import Rule
 from ansorpy.tuner import first_answer, preflight, warm
 from ansorpy.tuner.checkpoint import Journal
+from ansorpy.tuner.contrast import contrast_of
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
@@ -140,7 +141,8 @@ def reasoned(context: Context, task: Task, result: TaskResult) -> TaskResult:
     """Return a result with its reasons; a twin names the task that has them."""
     if result.same_as:
         return result
-    return replace(result, suspects=suspects_of(task))
+    contrast = contrast_of(task, result, context.model)
+    return replace(result, suspects=suspects_of(task), contrast=contrast)
 
 
 def open_plans(context: Context, task: Task, limit: int = ALL_PLANS) -> Derived:

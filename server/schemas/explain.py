@@ -32,7 +32,7 @@ class SuspectReply(Wire):
     failed: int = Field(description="Failures of this kind.")
     having: int = Field(description="Trials that have the trait.")
     trials: int = Field(description="Trials that the search of the task knows.")
-    p: float = Field(description="Of Fisher's exact test, one-sided.")
+    p: float = Field(description="p-value by Fisher's exact test, one-sided.")
     text: str
 
 
@@ -48,6 +48,27 @@ class FailureReply(Wire):
     )
 
 
+class DifferenceReply(Wire):
+    """A part of the difference between two scores of the cost model."""
+
+    name: str = Field(description="A feature, `number of stores` or `analytic model`.")
+    winner: float = Field(description="Value of the feature, summed over the stores.")
+    runner_up: float
+    part: float = Field(description="Above 0: it speaks for the winner.")
+    share: float = Field(description="Absolute value over the sum of those of all parts.")
+
+
+class ContrastReply(Wire):
+    """The delivered candidate against the best other one."""
+
+    winner_s: float | None = Field(description="Time of its trial.")
+    runner_up_s: float | None
+    only_winner: list[str] = Field(description="Rules, choices and sizes that it alone has.")
+    only_runner_up: list[str]
+    differences: list[DifferenceReply]
+    text: str
+
+
 class ExplainReply(Wire):
     """One page of the derivation of a task, and the failures of the job."""
 
@@ -61,3 +82,6 @@ class ExplainReply(Wire):
     next: int | None = Field(description="`after` of the next page; null at the end.")
     trials: int
     failures: list[FailureReply]
+    contrast: ContrastReply | None = Field(
+        default=None, description="The winner against the runner-up, once the task has ended."
+    )

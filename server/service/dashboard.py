@@ -18,7 +18,7 @@ from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.schemas.explain import FailureReply
 from ansorpy.server.schemas.job import JobReply, JobSummary
 from ansorpy.server.schemas.model import ModelPage
-from ansorpy.server.service.explain import NO_TASK, failures_of, target_of
+from ansorpy.server.service.explain import NO_TASK, contrast_of, failures_of, target_of
 from ansorpy.server.service.serializers import job_reply, job_summary
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
@@ -39,6 +39,7 @@ class Winner:
     sketch: str = ""  # loops with symbolic sizes
     loops: str = ""  # loops with numbers
     note: str = ""
+    contrast: str = ""  # against the runner-up, once the task has ended
 
 
 ESTIMATED: Final = (
@@ -121,10 +122,12 @@ class DashboardService:
         dag = next((dag for dag in known.submission.dags if dag.name == task), None)
         if dag is None:
             raise NotFoundError(NO_TASK)
+        found = contrast_of(known.job.results, task)
+        told = "" if found is None else found.text
         if body is None and known.job.target in GPU_NAMES:
             return Winner(task, note=ESTIMATED)
         if body is None:
-            return Winner(task, note="No trial has been measured yet.")
+            return Winner(task, note="No trial has been measured yet.", contrast=told)
         record = decode(body)
         final, best_s = record.race is not None, record.best_s
         cores = known.submission.cores
@@ -134,8 +137,8 @@ class DashboardService:
             loops = _shortened(printed(replay(dag, target, record)))
         except AnsorError as error:  # a record of another version of the rules
             note = f"This version cannot replay the record: {error}"
-            return Winner(task, best_s, final, note=note)
-        return Winner(task, best_s, final, str(sketch), loops)
+            return Winner(task, best_s, final, note=note, contrast=told)
+        return Winner(task, best_s, final, str(sketch), loops, contrast=told)
 
 
 def _sketch(dag: Any, record: Record) -> State:

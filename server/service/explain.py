@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from sqlalchemy import Engine
 
 from ansorpy.errors import RuleError, SpecError
-from ansorpy.events import Suspect
+from ansorpy.events import Contrast, ScorePart, Suspect
 from ansorpy.gpus import Gpu
 from ansorpy.measure.outcome import FailureKind
 from ansorpy.server.db.engine import reading
@@ -18,6 +18,7 @@ from ansorpy.server.jobs import queries
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.explain import (
+    ContrastReply,
     ExplainReply,
     FailureReply,
     RuleVerdict,
@@ -123,6 +124,7 @@ class ExplainService:
             next=following,
             trials=look.known.job.trials_done,
             failures=look.failures,
+            contrast=contrast_of(look.known.job.results, look.task),
         )
 
 
@@ -152,6 +154,16 @@ def suspects_of(progress: str) -> dict[str, SuspectReply]:
                 rest = {name: value for name, value in stored.items() if name != "kind"}
                 found[told.kind] = SuspectReply(task=task, text=str(told), **rest)
     return found
+
+
+def contrast_of(results: str, task: str) -> ContrastReply | None:
+    """Return the contrast in the results of a job, None if the task has none."""
+    found: Sequence[Mapping[str, Any]] = json.loads(results)
+    stored = next((one.get("contrast") for one in found if one["name"] == task), None)
+    if stored is None:
+        return None
+    parts = tuple(ScorePart(**one) for one in stored["differences"])
+    return ContrastReply(**stored, text=str(Contrast(**{**stored, "differences": parts})))
 
 
 @lru_cache(maxsize=8)

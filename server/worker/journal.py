@@ -300,8 +300,10 @@ def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
 def wire_of(result: TaskResult) -> Mapping[str, Any]:
     """Return the stored form of a result."""
     fields = asdict(replace(result, library=None))  # the package has the library
-    for name in ("key", "examples", "from_store", "rate", "estimate", "suspects"):
+    for name in ("key", "examples", "from_store", "rate", "estimate", "suspects", "candidate"):
         del fields[name]
+    if result.contrast is None:
+        del fields["contrast"]
     if not result.estimated:
         del fields["estimated"]  # results of earlier versions have none
     rate = result.rate

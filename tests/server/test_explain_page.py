@@ -1,14 +1,16 @@
 """The page of a derivation: the whole tree, each verdict with its reason, and the failures."""
 
+import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansorpy.events import Contrast, ScorePart, Suspect
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed
 from ansorpy.rules import CPU
@@ -112,7 +114,19 @@ def test_the_page_shows_the_chosen_task_and_its_failures(running: Service) -> No
             failed = Failed("wrong", f"C[0] is {n}, not <b>2</b>")
             record = replace(trial(1.0, row=(n,)), outcome=failed)
             tx.add(record_row(record, row.tenant_id, row.id, "mm", 1, origin="measured"))
+        suspect = Suspect("wrong", "A packed", 5, 5, 6, 64, 1e-6)
+        row.progress = json.dumps({"mm": {"trials": 64, "suspects": [asdict(suspect)]}})
+        parts = (ScorePart("core.loads", 1200.0, 2400.0, 0.06, 0.6),)
+        contrast = Contrast(1.25e-5, 2e-5, ("A packed",), (), parts)
+        row.results = json.dumps([{"name": "mm", "contrast": asdict(contrast)}])
+    reply = running.client.get(f"/v1{path}").json()
+    assert reply["failures"][0]["suspect"]["text"] == str(suspect)
+    assert reply["contrast"]["text"] == str(contrast)
+    told = "mm: 5 of 5 failures (wrong) have A packed, as 6 of 64 trials do (lift 10.7, p = 1e-06)"
+    assert told in running.client.get(f"/jobs/{job_id}").text
     page = running.client.get(path).text
+    assert told in page
+    assert "12.5 us against 20 us in trials; it alone has A packed; the cost model sees" in page
     assert "3 of 5 messages" in page
     assert "not &lt;b&gt;2&lt;/b&gt;" in page
     assert "report the message" in page

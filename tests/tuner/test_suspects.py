@@ -19,7 +19,7 @@ from ansorpy.rules import CPU
 from ansorpy.server.service.explain import suspects_of
 from ansorpy.target import Target
 from ansorpy.tuner.request import Request
-from ansorpy.tuner.suspects import ERROR, LEAST_FAILED, Trial, suspects, upper_tail
+from ansorpy.tuner.suspects import ERROR, LEAST_FAILED, Traits, suspects, upper_tail
 from ansorpy.tuner.tune import run
 from tests.fakes import cost_s, fake_pools
 
@@ -53,7 +53,7 @@ def trials_of(rng: np.random.Generator, count: int = 96) -> list[tuple[tuple[str
 def test_a_planted_cause_is_the_suspect() -> None:
     for seed in range(50):
         drawn = trials_of(np.random.default_rng(seed))
-        trials = [Trial(s, {"x": x, "y": y}, "crash" if x >= 2 else "") for s, x, y in drawn]
+        trials = [Traits(s, {"x": x, "y": y}, "crash" if x >= 2 else "") for s, x, y in drawn]
         (found,) = suspects(trials)
         bad = sum(x >= 2 for _, x, _ in drawn)
         assert (found.kind, found.trait) == ("crash", "x >= 2")
@@ -67,16 +67,16 @@ def test_failures_by_chance_have_no_suspect_but_rarely() -> None:
         rng = np.random.default_rng(seed)
         chance = rng.random(96)
         drawn = zip(trials_of(rng), chance, strict=True)
-        trials = [Trial(s, {"x": x, "y": y}, "wrong" if c < 0.3 else "") for (s, x, y), c in drawn]
+        trials = [Traits(s, {"x": x, "y": y}, "wrong" if c < 0.3 else "") for (s, x, y), c in drawn]
         said += len(suspects(trials))
     assert said <= 3 * 400 * ERROR
 
 
 def test_a_trait_of_every_trial_and_few_failures_say_nothing() -> None:
-    every = [Trial(("rule a at C",), {"x": 1}, "crash") for _ in range(20)]
+    every = [Traits(("rule a at C",), {"x": 1}, "crash") for _ in range(20)]
     assert suspects(every) == ()
     few = LEAST_FAILED - 1
-    rare = [Trial((), {"x": n < few}, "crash" if n < few else "") for n in range(1000)]
+    rare = [Traits((), {"x": n < few}, "crash" if n < few else "") for n in range(1000)]
     assert suspects(rare) == ()
 
 
