@@ -131,6 +131,7 @@ def rows_of(result: TaskResult) -> dict[str, str]:
         "failures": _failures(result),
         "suspects": "; ".join(map(str, result.suspects)) or "-",
         "runner-up": str(result.contrast or "-"),
+        "outlook": str(result.forecast or "-"),
         "kernel": "-" if result.kernel is None else str(result.kernel),
     }
 

@@ -382,6 +382,7 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                     for kind, count in result.failures.items()
                 },
                 "contrast": None if result.contrast is None else asdict(result.contrast),
+                "forecast": None if result.forecast is None else asdict(result.forecast),
                 "suspects": [asdict(one) for one in result.suspects],
                 "kernel": None if result.kernel is None else str(result.kernel),
             }

@@ -59,6 +59,7 @@ class Setup:
     enough: float  # trials behind the answer to another request that also answers this one
     digest: str  # identity of the request
     out: Path
+    store: RecordStore
     journal: Journal
     stored: StoredSearch
     experience: Experience | None
@@ -147,6 +148,7 @@ def prepare(
         enough=inf if request.deterministic else share,
         digest=record_lookup.request_digest(tasks, request, networks),
         out=out,
+        store=store,
         journal=journal,
         stored=stored,
         experience=None if request.estimated or request.deterministic else experience,

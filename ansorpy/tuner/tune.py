@@ -1,7 +1,7 @@
 """The spine of a tuning: derive, lower, evolve, bind, emit, measure, update, append."""
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.plan.choices import ALL_PLANS
 from ansorpy.records import RecordStore
 from ansorpy.state.rule import Rule
-from ansorpy.tuner import first_answer, preflight, warm
+from ansorpy.tuner import first_answer, forecast, preflight, warm
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.contrast import contrast_of
 from ansorpy.tuner.experience import Experience
@@ -95,8 +95,9 @@ def run(
                     raise
                 stopped = "interrupted"
                 yield Stopping()
+            jobs = forecast.past(setup.store, tasks) if request.trials else []
             for task in tasks:
-                results[task.name] = yield from with_reasons(context, task)
+                results[task.name] = yield from with_reasons(context, task, jobs)
     done = tuple(each_result(request.dags, setup.tasks, results))
     networks = setup.network_results(request, done)
     last = Finished(done, clock() - setup.begin_s, stopped, networks)
@@ -123,26 +124,31 @@ def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterato
         yield open_plans(context, task)
 
 
-def with_reasons(context: Context, task: Task) -> Generator[Event, None, TaskResult]:
+def with_reasons(
+    context: Context, task: Task, jobs: Sequence[Sequence[forecast.Doubling]]
+) -> Generator[Event, None, TaskResult]:
     """Deliver the kernel of a task; its result has the reasons that the search has found."""
     ending = context.deliveries.end(task)
     try:
         while True:
             event = next(ending)
             if isinstance(event, TaskDone):
-                event = TaskDone(reasoned(context, task, event.result))
+                event = TaskDone(reasoned(context, task, event.result, jobs))
             yield event
     except StopIteration as end:
         result: TaskResult = end.value
-        return reasoned(context, task, result)
+        return reasoned(context, task, result, jobs)
 
 
-def reasoned(context: Context, task: Task, result: TaskResult) -> TaskResult:
+def reasoned(
+    context: Context, task: Task, result: TaskResult, jobs: Sequence[Sequence[forecast.Doubling]]
+) -> TaskResult:
     """Return a result with its reasons; a twin names the task that has them."""
     if result.same_as:
         return result
     contrast = contrast_of(task, result, context.model)
-    return replace(result, suspects=suspects_of(task), contrast=contrast)
+    more = forecast.forecast_of(task, jobs)
+    return replace(result, suspects=suspects_of(task), contrast=contrast, forecast=more)
 
 
 def open_plans(context: Context, task: Task, limit: int = ALL_PLANS) -> Derived:

@@ -18,7 +18,7 @@ from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.schemas.explain import FailureReply
 from ansorpy.server.schemas.job import JobReply, JobSummary
 from ansorpy.server.schemas.model import ModelPage
-from ansorpy.server.service.explain import NO_TASK, contrast_of, failures_of, target_of
+from ansorpy.server.service.explain import NO_TASK, contrast_of, failures_of, forecast_of, target_of
 from ansorpy.server.service.serializers import job_reply, job_summary
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
@@ -40,6 +40,7 @@ class Winner:
     loops: str = ""  # loops with numbers
     note: str = ""
     contrast: str = ""  # against the runner-up, once the task has ended
+    forecast: str = ""  # gain of more trials, once the task has ended
 
 
 ESTIMATED: Final = (
@@ -124,10 +125,14 @@ class DashboardService:
             raise NotFoundError(NO_TASK)
         found = contrast_of(known.job.results, task)
         told = "" if found is None else found.text
+        outlook = forecast_of(known.job.results, task)
+        more = "" if outlook is None else outlook.text
         if body is None and known.job.target in GPU_NAMES:
             return Winner(task, note=ESTIMATED)
         if body is None:
-            return Winner(task, note="No trial has been measured yet.", contrast=told)
+            return Winner(
+                task, note="No trial has been measured yet.", contrast=told, forecast=more
+            )
         record = decode(body)
         final, best_s = record.race is not None, record.best_s
         cores = known.submission.cores
@@ -137,8 +142,8 @@ class DashboardService:
             loops = _shortened(printed(replay(dag, target, record)))
         except AnsorError as error:  # a record of another version of the rules
             note = f"This version cannot replay the record: {error}"
-            return Winner(task, best_s, final, note=note, contrast=told)
-        return Winner(task, best_s, final, str(sketch), loops, contrast=told)
+            return Winner(task, best_s, final, note=note, contrast=told, forecast=more)
+        return Winner(task, best_s, final, str(sketch), loops, contrast=told, forecast=more)
 
 
 def _sketch(dag: Any, record: Record) -> State:

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from sqlalchemy import Engine
 
 from ansorpy.errors import RuleError, SpecError
-from ansorpy.events import Contrast, ScorePart, Suspect
+from ansorpy.events import Contrast, Forecast, ScorePart, Suspect
 from ansorpy.gpus import Gpu
 from ansorpy.measure.outcome import FailureKind
 from ansorpy.server.db.engine import reading
@@ -21,6 +21,7 @@ from ansorpy.server.schemas.explain import (
     ContrastReply,
     ExplainReply,
     FailureReply,
+    ForecastReply,
     RuleVerdict,
     SuspectReply,
     VisitReply,
@@ -125,6 +126,7 @@ class ExplainService:
             trials=look.known.job.trials_done,
             failures=look.failures,
             contrast=contrast_of(look.known.job.results, look.task),
+            forecast=forecast_of(look.known.job.results, look.task),
         )
 
 
@@ -158,12 +160,22 @@ def suspects_of(progress: str) -> dict[str, SuspectReply]:
 
 def contrast_of(results: str, task: str) -> ContrastReply | None:
     """Return the contrast in the results of a job, None if the task has none."""
-    found: Sequence[Mapping[str, Any]] = json.loads(results)
-    stored = next((one.get("contrast") for one in found if one["name"] == task), None)
+    stored = _of_result(results, task, "contrast")
     if stored is None:
         return None
     parts = tuple(ScorePart(**one) for one in stored["differences"])
     return ContrastReply(**stored, text=str(Contrast(**{**stored, "differences": parts})))
+
+
+def forecast_of(results: str, task: str) -> ForecastReply | None:
+    """Return the forecast in the results of a job, None if the task has none."""
+    stored = _of_result(results, task, "forecast")
+    return None if stored is None else ForecastReply(**stored, text=str(Forecast(**stored)))
+
+
+def _of_result(results: str, task: str, name: str) -> Mapping[str, Any] | None:
+    found: Sequence[Mapping[str, Any]] = json.loads(results)
+    return next((one.get(name) for one in found if one["name"] == task), None)
 
 
 @lru_cache(maxsize=8)

@@ -1,7 +1,7 @@
 """Journal of a job: store rounds, races and events in the database, and read them back."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -21,9 +21,17 @@ from ansorpy.events import (
 from ansorpy.model.compile import ModelResult
 from ansorpy.model.events import ModelEvent
 from ansorpy.records import IMPORTED, MEASURED, Origin, Record, best_of, decode
+from ansorpy.records.store import Curve
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.models import JobRow, RecordRow, SearchRow
-from ansorpy.server.db.records import STORED, candidate_of, record_row, records_of, similar_of
+from ansorpy.server.db.records import (
+    STORED,
+    candidate_of,
+    record_row,
+    records_of,
+    similar_of,
+    stored_curves,
+)
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import add_event
 from ansorpy.server.jobs.states import touch
@@ -228,6 +236,11 @@ class JobJournal:
         with reading(self._engine) as tx:
             return similar_of(tx, structure, *self._known)
 
+    def curves(self, most: int, without: Collection[str] = ()) -> tuple[Curve, ...]:
+        """Return the times of trials from before the job, of the `most` latest other keys."""
+        with reading(self._engine) as tx:
+            return stored_curves(tx, most, without, *self._known)
+
     def count(self, key: str | None = None) -> int:
         """Return the number of records from before the job, of one task or of all."""
         query = select(func.count()).where(*self._known)
@@ -302,8 +315,9 @@ def wire_of(result: TaskResult) -> Mapping[str, Any]:
     fields = asdict(replace(result, library=None))  # the package has the library
     for name in ("key", "examples", "from_store", "rate", "estimate", "suspects", "candidate"):
         del fields[name]
-    if result.contrast is None:
-        del fields["contrast"]
+    for name in ("contrast", "forecast"):
+        if fields[name] is None:
+            del fields[name]
     if not result.estimated:
         del fields["estimated"]  # results of earlier versions have none
     rate = result.rate
