@@ -1,10 +1,17 @@
 """Fixtures that every floor shares."""
 
+import gc
 import signal
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from ansorpy.plan import choices
+
+SKETCHES = 64  # the plans of at most so many sketches are kept
 
 # A busy machine is slow: no deadline of an example, and none of making examples.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -12,6 +19,16 @@ settings.load_profile("busy")
 
 # Background jobs of a shell ignore Ctrl-C, and so do their children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The tests of a run are half a million objects that live to its end, and every full collection
+# walks them all: the collector pauses while they are made, and leaves them out afterwards.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,6 +39,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files with slow tests first, so that no worker has a long file left at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_plans() -> Iterator[None]:
+    """Lower a sketch once for all tests that tune it: its plans are immutable.
+
+    The features of a plan, which take most of the time of a short search, live as long as the plan.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choices, "plans", lru_cache(SKETCHES)(choices.plans))
+        yield
 
 
 class Golden:
