@@ -254,7 +254,7 @@ class ScorePart:
         values = f" {self.winner:.4g} against {self.runner_up:.4g}"
         values = values if self.winner != self.runner_up else ""
         side = "for" if self.part > 0 else "against"
-        return f"{self.name}{values} ({100 * self.share:.0f} % of the score, {side} it)"
+        return f"{self.name}{values} ({100 * self.share:.0f} % of the difference, {side} it)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class Contrast:
         other = ", ".join(self.only_runner_up)
         told += [f"the runner-up alone has {other}"] if other else []
         parts = ", ".join(map(str, self.differences))
-        told += [f"the cost model sees {parts}"] if parts else []
+        told += [f"the scores of the cost model differ by {parts}"] if parts else []
         return "; ".join(told)
 
 

@@ -22,7 +22,7 @@ from ansorpy.tuner.suspects import sizes_of, structure_of
 from ansorpy.tuner.task import Task
 
 FEATURES: Final = 5  # features that are told, the largest shares first
-TRAITS: Final = 12  # choices and sizes that are told of each of both
+TRAITS: Final = 6  # choices and sizes that are told of each of both
 PRIOR: Final = "analytic model"
 STORES: Final = "number of stores"
 

@@ -133,7 +133,7 @@ def test_the_page_shows_the_chosen_task_and_its_failures(running: Service) -> No
     assert str(contrast) in of_job
     page = running.client.get(path).text
     assert told in page
-    assert "12.5 us against 20 us in trials; it alone has A packed; the cost model sees" in page
+    assert "12.5 us against 20 us in trials; it alone has A packed; the scores of" in page
     assert "3 of 5 messages" in page
     assert "not &lt;b&gt;2&lt;/b&gt;" in page
     assert "report the message" in page

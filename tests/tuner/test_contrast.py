@@ -102,8 +102,8 @@ def test_a_contrast_is_one_sentence_of_each_kind_of_reason() -> None:
     told = Contrast(1.25e-5, 2e-5, ("A packed", "C.i.1 = 4"), ("C.i.1 = 8",), parts)
     assert str(told) == (
         "12.5 us against 20 us in trials; it alone has A packed, C.i.1 = 4; the runner-up alone"
-        " has C.i.1 = 8; the cost model sees core.loads 1200 against 2400 (60 % of the score, for"
-        " it), analytic model (40 % of the score, against it)"
+        " has C.i.1 = 8; the scores of the cost model differ by core.loads 1200 against 2400 (60 %"
+        " of the difference, for it), analytic model (40 % of the difference, against it)"
     )
     assert str(Contrast(1e-3, None, (), ())) == "1 ms against not timed in trials"
 
