@@ -65,6 +65,12 @@ class Target:
         return self.cores if self.kind == "cpu" else 1
 
     @property
+    def capability(self) -> int:
+        """The compute capability of a GPU as one number, 90 of "sm_90"; 0 if it is not known."""
+        found = re.match(r"sm_(\d+)", self.cpu)
+        return int(found[1]) if found else 0
+
+    @property
     def names(self) -> tuple[str, ...]:
         """KIND and KIND:ARCH of this target; its digest is a third name (`records`)."""
         return names_of(self.kind, self.cpu)

@@ -12,6 +12,7 @@ may allow; they are tried before the others.
 from ansorpy.rules.add_cache_read import AddCacheRead
 from ansorpy.rules.add_cache_write import AddCacheWrite
 from ansorpy.rules.add_rfactor import AddRfactor
+from ansorpy.rules.allow_rounding import AllowRounding
 from ansorpy.rules.always_inline import AlwaysInline
 from ansorpy.rules.cross_thread_reduction import CrossThreadReduction
 from ansorpy.rules.fuse_chain import FuseChain
@@ -53,6 +54,7 @@ CPU: tuple[Rule, ...] = (
     SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28, strided=7),
     *RELEASED_CPU,
 )
+TF32: tuple[Rule, ...] = (AllowRounding("tf32"),)
 RELEASED_CUDA: tuple[Rule, ...] = (
     AddCacheRead(),
     SpecialComputeLocation(),
@@ -83,11 +85,13 @@ __all__ = [
     "CUDA",
     "RELEASED_CPU",
     "RELEASED_CUDA",
+    "TF32",
     "WINOGRAD2",
     "WINOGRAD4",
     "AddCacheRead",
     "AddCacheWrite",
     "AddRfactor",
+    "AllowRounding",
     "AlwaysInline",
     "CrossThreadReduction",
     "FuseChain",

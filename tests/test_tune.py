@@ -419,7 +419,9 @@ def test_nothing_to_tune_is_an_error() -> None:
 
 
 def test_an_unknown_target_kind_has_no_rules() -> None:
-    known = "no rule set for target 'tpu'; there are cpu, cpu+winograd2, cpu+winograd4, cuda"
+    known = (
+        "no rule set for target 'tpu'; there are cpu, cpu+winograd2, cpu+winograd4, cuda, cuda+tf32"
+    )
     with pytest.raises(SpecError, match=re.escape(known)):
         find_rules("tpu")
 

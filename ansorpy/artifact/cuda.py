@@ -134,12 +134,14 @@ def pack_emulated(
     record: Record,
     target: Target,
     archs: Sequence[str] = (),
+    reformulated: str = "",
 ) -> Path:
     """Write the zip of a program that the emulator verified; return its path.
 
     Args:
         record: of the candidate, whose id names the zip.
         program, target, archs: as `members` takes them.
+        reformulated: the parts that are rounded otherwise than the Dag, for people; "": none.
 
     Raises:
         BuildError: as `members` raises it.
@@ -153,6 +155,7 @@ def pack_emulated(
             "inputs": [test.low, test.high],
             "tolerances": list(test.tolerances),
             "exact_on_integers_up_to": test.magnitude,
+            "reformulated": reformulated or None,
         },
         "created_s": record.created_s,
     }

@@ -104,10 +104,10 @@ def make_test(dag: Dag, meaning: Dag | None = None) -> Test:
     """Return the tolerances of the self-test on its own inputs.
 
     A kernel that was reformulated to compute another `meaning` has the error bounds of that Dag,
-    and need not be exact on integers.
+    and need not be exact on integers unless that Dag is.
     """
     best: Test | None = None
-    magnitude = 0 if meaning is not None else exact_magnitude(dag)
+    magnitude = min(exact_magnitude(dag), exact_magnitude(meaning or dag))
     for low, high in SPANS:
         # Both Dags have nearly equal values: the difference is far below the bounds of either.
         test = Test(low, high, _tolerances(meaning or dag, low, high), magnitude)

@@ -18,12 +18,13 @@ from typing import Final
 from ansorpy.codegen.simt.occupancy import occupancy
 from ansorpy.expr.coalescing import SECTOR_BYTES
 from ansorpy.gpus import Gpu
+from ansorpy.rewrites.warp_products import BF16
 
 # Raised if the estimate of a program changes: records of other versions are not compared with.
 ESTIMATE_VERSION: Final = 5
 SHARED_WAVE_CLOCKS: Final = 1.0  # clocks of an SM for a wave of shared memory: 128 bytes
 L2_BYTES_PER_CLOCK: Final = 64.0  # bytes of an SM and clock from L2
-MATRIX_MULTIPLY_ADDS: Final = 16 * 8 * 16  # multiply-adds of one instruction
+MATRIX_MULTIPLY_ADDS: Final = BF16.multiply_adds  # multiply-adds of one instruction
 LAUNCH_S: Final = 2.0e-6  # overhead of a launch inside of a graph, start to end
 STALL_CLOCKS: Final = 1.0  # clocks of a warp for each that it is counted to wait
 
@@ -45,7 +46,8 @@ class LaunchFacts:
         sectors: transfers of 32 bytes from and to L2.
         memory_bytes: transfers of the whole launch from and to device memory.
         stall_clocks: clocks of a warp in which it issues nothing, alone on an SM.
-        matrix_products: warp instructions HMMA, of 16 x 8 x 16 multiply-adds of bfloat16.
+        matrix_products: warp instructions HMMA, of 16 x 8 x 16 multiply-adds of bfloat16, or of
+            half as many of tf32, at half the rate: both take the same time.
     """
 
     blocks: int

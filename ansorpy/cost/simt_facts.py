@@ -18,7 +18,7 @@ from ansorpy.cost.simt_access import traffic
 from ansorpy.expr.coalescing import WARP
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.evaluate import evaluate
-from ansorpy.expr.expr import Binary, Call, Expr, Read, Var, children, reads, variables
+from ansorpy.expr.expr import Binary, Call, Expr, Read, Var, children, variables
 from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.loopir.nodes import (
     Alloc,
@@ -34,14 +34,17 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.passes.warp_matrices import (
-    MATRICES,
     instructions,
     loads,
+    matrices,
     matrix_waves,
     on_matrices,
+    operands,
+    roundings,
 )
 from ansorpy.loopir.rewrite import stmt_children, walk_stmt
 from ansorpy.plan.thread_blocks import REGISTERS
+from ansorpy.rewrites.warp_products import MATRICES
 
 # Instructions of a thread, from SASS of sm_90.
 LOOP: Final = 3.0  # counter, comparison, branch of an iteration
@@ -63,6 +66,7 @@ COPY_CLOCKS: Final = 600.0  # an asynchronous copy, until the barrier that waits
 SHARED_CLOCKS: Final = 30.0  # from shared memory
 BARRIER_CLOCKS: Final = 30.0
 SHUFFLE_CLOCKS: Final = 25.0
+ROUND: Final = 2.0  # a word of an operand to tf32: FSETP, and IMAD under its predicate
 MATRIX_CLOCKS: Final = 33.0  # a matrix instruction, as a chain of sums needs it
 CHAIN_CLOCKS: Final = 4.0  # an operation, as a chain of sums needs it
 BASE_REGISTERS: Final = 32  # addresses, counters, numbers of thread and block
@@ -247,14 +251,14 @@ class _Count:
     def matrices(self, tile: Tile, runs: float, times: float) -> None:
         """Count the products and the loads of a tile on matrices."""
         products = instructions(tile)
-        self.instructions += runs * products
+        self.instructions += runs * (products + ROUND * roundings(tile))
         self.matrix_products += runs * products
         held = 0
-        for read in {one for value in tile.store.values for one in reads(value)}:
-            count = loads(tile, read.indices)
-            self.instructions += runs * count / MATRICES
-            self.waves += runs * matrix_waves(tile, self.buffers[read.tensor], read.indices)
-            held += count
+        for read in operands(tile):
+            buffer = self.buffers[read.tensor]
+            self.instructions += runs * loads(tile, buffer, read.indices)
+            self.waves += runs * matrix_waves(tile, buffer, read.indices)
+            held += matrices(tile, read.indices)
         used = frozenset[str]().union(*map(variables, tile.store.index))
         chains = prod(n for name, n in tile.dims if name in used) / MATRICES
         self.stalls += SHARED_CLOCKS * times / self.together
@@ -354,6 +358,8 @@ def _cost(node: Expr) -> float:
             return DIVIDE * _slots(node.dtype)
         case Binary(op="floordiv" | "mod"):
             return WHOLE_DIVIDE
+        case Call(fn="tf32"):
+            return 0.0  # scalar code does not round
         case Call(fn=fn) if fn in FUNCTIONS and FUNCTIONS[fn].roundoffs:
             return FUNCTION * _slots(node.dtype)
         case Binary() | Call():

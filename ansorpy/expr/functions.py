@@ -11,11 +11,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.expr.dtypes import FLOATS, INTS, NUMBERS
+from ansorpy.expr.dtypes import FLOATS, INTS, NUMBERS, UNIT_ROUNDOFF
 
 FloatArray = npt.NDArray[np.float64]
 
 TRANSCENDENTAL_ROUNDOFFS: Final = 16  # 8 machine epsilons
+TF32_PRECISION: Final = 11  # bits of a tf32 number: 10 of the mantissa, and the first one
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class ScalarFunction:
         roundoffs: largest error of a kernel, in unit roundoffs of the result; 0 if it is exact.
         slope: bounds the error from that of the argument; None: the function is monotone.
         whole: the result is a whole number, and equal to an argument that is one.
+        keeps: whole numbers up to this magnitude are their own results.
     """
 
     meaning: Callable[[Any], Any]
@@ -39,6 +41,7 @@ class ScalarFunction:
     roundoffs: int = TRANSCENDENTAL_ROUNDOFFS
     slope: float | None = None
     whole: bool = False
+    keeps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,16 @@ FUNCTIONS: Final[Mapping[str, ScalarFunction]] = {
     "sin": _numpy(np.sin, "The sine of an angle in radians.", slope=1.0),
     "cos": _numpy(np.cos, "The cosine of an angle in radians.", slope=1.0),
     "atan": _numpy(np.arctan, "The angle from -pi / 2 to pi / 2 whose tangent is x."),
+    # A kernel rounds or not: rounding is an error of the kernel, as everywhere, and not the value.
+    "tf32": ScalarFunction(
+        np.positive,
+        "(+{})",
+        "x, which a kernel may round to the 11 bits that tensor cores of float32 take.",
+        ("float32",),
+        roundoffs=round(2.0**-TF32_PRECISION / UNIT_ROUNDOFF["float32"]),
+        slope=1.0,
+        keeps=2**TF32_PRECISION,
+    ),
 }
 
 BINARY_FUNCTIONS: Final[Mapping[str, BinaryFunction]] = {

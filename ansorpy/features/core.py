@@ -39,7 +39,9 @@ NAMES: Final = (
     "core.past_l3_bytes",
 )  # fmt: skip
 _ROOTS: Final = frozenset(("sqrt", "rsqrt"))  # one instruction, about as long as a division
-_FREE: Final = frozenset(name for name, function in FUNCTIONS.items() if not function.roundoffs)
+_FREE: Final = frozenset(
+    name for name, function in FUNCTIONS.items() if not function.roundoffs or name == "tf32"
+)
 _HELD: Final = 32  # vectors of accumulators that are kept in registers; more stay in memory
 _APART: Final = 3  # loads that take as long as one of lanes two elements apart
 _MASK_APART: Final = 4  # ... and as its mask, if that is not constant; measured ratio: 1.8 to 2.2

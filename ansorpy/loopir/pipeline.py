@@ -115,7 +115,7 @@ def lower_for_cuda(
     # Before unrolling, which takes tiles without masks only.
     yield "drop_masks", (program := drop_masks(program))
     # After sums are in registers; before unrolling, which copies tiles of single steps.
-    yield "warp_matrices", (program := warp_matrices(program))
+    yield "warp_matrices", (program := warp_matrices(program, target))
     room = room_bytes(program, target)
     # After all passes that look for a loop around one tile.
     yield "unroll", (program := unroll(program, budgets, target.registers))

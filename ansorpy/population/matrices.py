@@ -1,20 +1,20 @@
-"""Tile sizes with which the matrix instruction of a warp may sum a product (docs/adr/0153).
+"""Tile sizes with which the matrix instruction of a warp may sum a product (ADR-0153, ADR-0165).
 
 Of random sizes of three levels per axis, one in some hundreds of rows has them all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.expr.expr import Binary, Cast, Read, variables
-from ansorpy.loopir.passes.warp_matrices import COLUMN_LANES, PAIR, ROWS, STEPS
+from ansorpy.expr.expr import Read, Var, variables
 from ansorpy.plan.plan import Plan
 from ansorpy.plan.remember import per_plan
 from ansorpy.plan.thread_blocks import thread_blocks
+from ansorpy.rewrites.warp_products import COLUMN_LANES, PAIR, ROWS, SUMS, find_product
 from ansorpy.te.dag import Compute
 
 IntArray = npt.NDArray[np.int64]
@@ -64,21 +64,25 @@ def matrix_steps(plan: Plan) -> tuple[MatrixSize, ...]:
 
 
 def _steps(plan: Plan, stage: str, node: Compute) -> Iterator[MatrixSize]:
-    """Yield the sizes of a product of bfloat16 whose last axes are rows and columns."""
-    match node.body:
-        case (Binary(op="mul", a=Cast(a=Read() as a), b=Cast(a=Read() as b)),):
-            pass
-        case _:
-            return
-    if node.combiner != "sum" or len(node.axes) < 2 or len(node.reduce_axes) != 1:
+    """Yield the sizes of a product that has its rows along one axis and its columns along another.
+
+    Both operands are read along one reduce axis, the steps; other reduce axes are those of a
+    window. Threads lie along the rows and the columns alone.
+    """
+    found = find_product(node.body[0]) if len(node.body) == 1 else None
+    if node.combiner != "sum" or node.dtypes != (SUMS,) or found is None:
         return
-    if {a.dtype, b.dtype} != {"bfloat16"} or node.dtypes != ("float32",):
+    one, *reads = found
+    used = [frozenset[str]().union(*map(variables, read.indices)) for read in reads]
+    steps = [axis for axis in node.reduce_axes if all(axis.name in names for names in used)]
+    steps = [axis for axis in steps if _alone(axis.name, reads)]
+    apart = [[axis for axis in node.axes if axis.name in a - b] for a, b in (used, used[::-1])]
+    if not steps or not all(apart):
         return
-    (step,), (*_, rows, columns) = node.reduce_axes, node.axes
-    used = [frozenset[str]().union(*map(variables, read.indices)) for read in (a, b)]
-    apart = [[axis.name in one for one in used] for axis in (rows, columns)]
-    long = rows.extent >= PAIR * ROWS and columns.extent >= ROWS and step.extent >= STEPS
-    if sorted(apart) != [[False, True], [True, False]] or not long:
+    # Lanes are row-major over the axes: the columns are along the last one.
+    rows, columns = sorted((axes[-1] for axes in apart), key=node.axes.index)
+    step = steps[0]
+    if rows.extent < PAIR * ROWS or columns.extent < ROWS or step.extent < one.steps:
         return
     sizes = {
         f"{rows.name}.1": (PAIR, MOST_ROWS),
@@ -87,8 +91,18 @@ def _steps(plan: Plan, stage: str, node: Compute) -> Iterator[MatrixSize]:
         f"{columns.name}.1": (1, MOST_COLUMNS),
         f"{columns.name}.2": (COLUMN_LANES, COLUMN_LANES),
         f"{columns.name}.3": (PAIR, PAIR),
-        f"{step.name}.1": (STEPS, MOST_STEPS),
+        f"{step.name}.1": (one.steps, MOST_STEPS),
+        **{
+            f"{axis.name}.2": (1, 1)
+            for axis in node.axes[node.axes.index(rows) + 1 :]
+            if axis is not columns
+        },
     }
-    found = {plan.column.get(f"{stage}.{name}", -1): ends for name, ends in sizes.items()}
-    if min(found) >= 0:
-        yield from (MatrixSize(column, size, most) for column, (size, most) in found.items())
+    places = {plan.column.get(f"{stage}.{name}", -1): ends for name, ends in sizes.items()}
+    if min(places) >= 0:
+        yield from (MatrixSize(column, size, most) for column, (size, most) in places.items())
+
+
+def _alone(name: str, reads: Sequence[Read]) -> bool:
+    """Return whether an axis is an index of every read, and not part of a window."""
+    return all(Var(name) in read.indices for read in reads)

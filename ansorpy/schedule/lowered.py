@@ -26,7 +26,7 @@ from ansorpy.replay import UNFIT
 from ansorpy.schedule.schedule import MAX_SIZE, Schedule
 from ansorpy.state.axis import AxisKind
 from ansorpy.state.state import Root, Stage, State, Step
-from ansorpy.state.steps import Annotate, Split, Winograd
+from ansorpy.state.steps import Annotate, Reformulation, Split
 from ansorpy.target import Target
 from ansorpy.te.dag import Compute, Dag
 
@@ -202,7 +202,7 @@ def _check(state: State, step: Step, allow: frozenset[str]) -> None:
         if step.annotation in OF_GPU:
             raise StepError(f"{step}: loops of a processor have no {step.annotation}")
         _check_mark(state, step)
-    if isinstance(step, Winograd) and f"winograd{step.outputs}" not in allow:
+    if isinstance(step, Reformulation) and step.word not in allow:
         raise StepError(f"{step}: it changes rounding, and the request does not allow it")
 
 

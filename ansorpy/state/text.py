@@ -31,6 +31,7 @@ KnownStep: TypeAlias = (
     | steps.SplitPhases
     | steps.SkipPadding
     | steps.Winograd
+    | steps.RoundOperands
     | steps.Tensorize
 )
 KINDS: Final[tuple[type[KnownStep], ...]] = get_args(KnownStep)

@@ -46,6 +46,7 @@ from ansorpy.te.functions import (
     sqrt,
     sum,
     tanh,
+    tf32,
     trunc,
 )
 from ansorpy.te.scalar import Operand, Scalar, const
@@ -140,6 +141,7 @@ __all__ = [
     "sqrt",
     "sum",
     "tanh",
+    "tf32",
     "to_json",
     "trunc",
 ]

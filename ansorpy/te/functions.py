@@ -72,6 +72,7 @@ exp, log, log1p, sqrt, rsqrt = map(_function, ("exp", "log", "log1p", "sqrt", "r
 tanh, sigmoid, erf = map(_function, ("tanh", "sigmoid", "erf"))
 pow, fmod = map(_binary_function, ("pow", "fmod"))
 sin, cos, atan = map(_function, ("sin", "cos", "atan"))
+tf32 = _function("tf32")
 
 
 def sign(x: Scalar) -> Scalar:

@@ -159,7 +159,8 @@ def call(fn: str, a: Scalar) -> Scalar:
     """Return `fn(a)` (fn in expr.FUNCTIONS); SpecError if the dtype does not fit the function."""
     operands = FUNCTIONS[fn].operands
     if a.dtype not in operands:
-        want = {FLOATS: "a float dtype (use te.cast)", NUMBERS: "a number"}.get(operands, "bool")
+        wanted = {FLOATS: "a float dtype (use te.cast)", NUMBERS: "a number"}
+        want = wanted.get(operands, operands[0])
         raise SpecError(f"function {fn!r} on {a.dtype}: it wants {want}")
     return Scalar(Call(fn, a.expr), a.sources)
 

@@ -13,7 +13,7 @@ from ansorpy.plan.choices import naive
 from ansorpy.plan.plan import Plan
 from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
-from ansorpy.state.steps import executed_flop, reformulations
+from ansorpy.state.steps import executed_flop, reformulated
 from ansorpy.tuner.task import Task
 
 
@@ -35,7 +35,7 @@ def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Conte
     try:
         program = bind(plan, row, task.target)
         kernel = emit(program, task.target, task.target.cores)
-        became = "; ".join(map(str, reformulations(plan.state)))
+        became = reformulated(plan.state)
         flop, schedule = executed_flop(plan.state), schedule_text(plan, row)
         return Contestant(text, row, schedule, kernel, program, became, flop)
     except (LoweringError, BuildError) as error:

@@ -20,7 +20,7 @@ from ansorpy.plan.plan import Plan
 from ansorpy.records import Record
 from ansorpy.replay import UNFIT, check_row, plan_from_text, plan_text
 from ansorpy.search import Candidate
-from ansorpy.state.steps import executed_flop, reformulations
+from ansorpy.state.steps import executed_flop, reformulated
 from ansorpy.tuner.ranking import NAIVE, Ranking
 from ansorpy.tuner.settle import race_of, record_of, settle
 from ansorpy.tuner.task import Task
@@ -56,7 +56,7 @@ def contestant(
         program = bind(plan, row, task.target)
     except LoweringError as error:
         return Failed("build", str(error))
-    became = "; ".join(map(str, reformulations(plan.state)))
+    became = reformulated(plan.state)
     return DeviceContestant(text, row, program, became, executed_flop(plan.state))
 
 

@@ -20,6 +20,7 @@ from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
+from ansorpy.state.steps import reformulated
 from ansorpy.tuner.final_race import empty_result
 from ansorpy.tuner.late_delivery import DeliveriesAtTheEnd
 from ansorpy.tuner.pools import Pools
@@ -89,9 +90,15 @@ class EmulatedDeliveries(DeliveriesAtTheEnd):
             return wrong
         (record,) = task.records([candidate], [outcome], self._clock)
         try:
+            became = reformulated(task.plans[candidate.plan].state)
             paths = [
                 pack_emulated(
-                    self._out, dag, renamed_program(program, task, dag), record, task.target
+                    self._out,
+                    dag,
+                    renamed_program(program, task, dag),
+                    record,
+                    task.target,
+                    reformulated=became,
                 )
                 for dag in (task.dag, *task.twins)
             ]

@@ -24,7 +24,7 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.plan.bind import bind
 from ansorpy.search import Candidate, EvolutionSettings, evolve
-from ansorpy.state.steps import reformulations
+from ansorpy.state.steps import reformulated
 from ansorpy.tuner.final_race import export_program
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.twins import renamed
@@ -152,7 +152,7 @@ def deliver_library(
         if found is not None:
             candidate, done = found
             (record,) = task.records([candidate], [done.outcome], clock)
-            became = "; ".join(map(str, reformulations(task.plans[candidate.plan].state)))
+            became = reformulated(task.plans[candidate.plan].state)
             cases = CASES if first_only else ALL_CASES
             paths = []
             for dag in (task.dag, *task.twins):

@@ -138,8 +138,8 @@ class TuneOptions:
     allow: Annotated[
         Sequence[str],
         Option(
-            "Rules that are used on request only, by name: winograd2 and winograd4, which change"
-            " rounding beyond the order of sums, and rule files of the administrator.",
+            "Rules that are used on request only, by name: winograd2 and winograd4, on a GPU tf32,"
+            " which change rounding beyond the order of sums, and rule files of the administrator.",
             service=OptionLimits(items=8, pattern=ALLOW_PATTERN),
         ),
     ] = ()

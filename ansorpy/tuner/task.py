@@ -26,7 +26,7 @@ from ansorpy.search import Candidate
 from ansorpy.sketch import Derivation, derive
 from ansorpy.state.rule import Rule
 from ansorpy.state.state import State
-from ansorpy.state.steps import Winograd, reformulations
+from ansorpy.state.steps import Reformulation, reformulations
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count, workload_key
 from ansorpy.te.dag import Dag
@@ -94,7 +94,7 @@ class Task:
     known: int = 0  # trials of earlier tunings
     rounds: int = 0
     seconds: float = 0.0
-    allowed: frozenset[Winograd] = frozenset()  # reformulations that the rules may apply
+    allowed: frozenset[Reformulation] = frozenset()  # reformulations that the rules may apply
     sketches: tuple[State, ...] = ()  # all that the rules derive
     derivation: Derivation | None = None  # has all sketches
     first: Candidate | None = None  # the delivered first answer, which is measured first

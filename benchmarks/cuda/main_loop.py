@@ -2,9 +2,9 @@
 
     python -m benchmarks.cuda.main_loop [--trials 256] [NAME ...]
 
-Each product is tuned by estimates alone, or has the tile sizes of a block of 128 x 256 x 32. The
-winner is compiled by LLVM and assembled by ptxas for sm_90, and nvdisasm prints the cubin. Told are
-the share of FFMA among the instructions of the main loop, of bfloat16 that of HMMA, spilled bytes,
+Each product is tuned by estimates alone, or has the tile sizes of a block. The winner is compiled
+by LLVM and assembled by ptxas for sm_90, and nvdisasm prints the cubin. Told are the share of FFMA
+among the instructions of the main loop, of bfloat16 and tf32 that of HMMA, spilled bytes,
 registers, and barriers per step of the reduction, counted in the SASS. Kernels of these sizes take
 too long under the emulator: correctness is tested at small sizes. The result files are
 `benchmarks/results/cuda_main_loop.json` and `.md`; rows of products that are not named are kept.
@@ -28,13 +28,14 @@ from ansorpy.codegen.simt.assemble import has_assembler
 from ansorpy.codegen.simt.report import LaunchReport, static_report
 from ansorpy.codegen.simt.sass import Counts, Sass
 from ansorpy.codegen.simt.writer import simt_code
+from ansorpy.expr.coalescing import WARP
 from ansorpy.measure.estimates import EstimatePool, emulated
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
-from ansorpy.rules import CUDA
+from ansorpy.rewrites.warp_products import BF16, TF32
 from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
@@ -51,24 +52,42 @@ ROUND: Final = 64  # trials of a round
 SEED: Final = 0
 GOAL: Final = 0.9  # share of FFMA in the main loop
 MATRIX_GOAL: Final = 60 / 210  # share of HMMA in the main loop
-# Multiply-adds of a thread in one instruction; a matrix instruction has 16 x 8 x 16 of a warp.
-MULTIPLY_ADDS: Final[Mapping[str, int]] = {"FFMA": 1, "HMMA": 16 * 8 * 16 // 32}
-# Tile sizes of a block of 128 x 256 x 32 on matrix instructions, by axis and level.
+# Share from which tensor cores bind the loop, not the issue of instructions: an HMMA of tf32 takes
+# one of them 6.4 clocks of sm_90.
+TF32_GOAL: Final = 1 / 6.4
+# Multiply-adds of a thread in one instruction of a loop, by the operands of its products.
+MULTIPLY_ADDS: Final[Mapping[str, Mapping[str, int]]] = {
+    "float32": {"FFMA": 1},
+    "bfloat16": {"FFMA": 1, "HMMA": BF16.multiply_adds // WARP},
+    "tf32": {"FFMA": 1, "HMMA": TF32.multiply_adds // WARP},
+}
+# Tile sizes of blocks on matrix instructions, by axis and level: 128 x 256 x 32, and 256 x 64 x 16.
 BLOCK: Final[Mapping[str, int]] = {"i.1": 2, "i.2": 64, "j.1": 32, "j.2": 4, "j.3": 2, "k.1": 32}
+TF32_BLOCK: Final[Mapping[str, int]] = {
+    "i.1": 8, "i.2": 32, "j.1": 8, "j.2": 4, "j.3": 2, "k.1": 16,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A product by its extents n, m, k; `block` has tile sizes in place of a search."""
+    """A product by its extents n, m, k; `block` has tile sizes in place of a search.
+
+    Of "tf32", operands are float32, and the request allows to round them.
+    """
 
     sizes: tuple[int, int, int]
     dtype: str = "float32"
     block: Mapping[str, int] | None = None
 
     @property
+    def allow(self) -> tuple[str, ...]:
+        """The words that the request allows."""
+        return ("tf32",) if self.dtype == "tf32" else ()
+
+    @property
     def dag(self) -> Dag:
         """The product; bfloat16 is multiplied and added in float32."""
-        if self.dtype == "float32":
+        if self.dtype != "bfloat16":
             return workloads.matmul(*self.sizes)
         n, m, k = self.sizes
         a, b = te.placeholder((n, k), "A", self.dtype), te.placeholder((k, m), "B", self.dtype)
@@ -90,13 +109,16 @@ CASES: Final[Mapping[str, Case]] = {
     "bfloat16 4096x4096x4096": Case((4096, 4096, 4096), "bfloat16"),
     "bfloat16 1000x1000x1000": Case((1000, 1000, 1000), "bfloat16"),
     "bfloat16 1023x1025x1027": Case((1023, 1025, 1027), "bfloat16"),
+    "tf32 4096, 256x64x16": Case((4096, 4096, 4096), "tf32", TF32_BLOCK),
+    "tf32 1000, 256x64x16": Case((1000, 1000, 1000), "tf32", TF32_BLOCK),
+    "tf32 4096x4096x4096": Case((4096, 4096, 4096), "tf32"),
 }
 
 
 def tuned(case: Case, trials: int, seed: int) -> tuple[Task, Counter[str]]:
     """Return the task of a product after a search by estimates, and its failures by reason."""
     task = Task.of(case.dag, TARGET, "cuda", estimated=True)
-    task.explore(find_rules("cuda"))
+    task.explore(find_rules("cuda", case.allow))
     model, rng = default_model(TARGET, seed), np.random.default_rng(seed)
     failures: Counter[str] = Counter()
     with EstimatePool(task.dag, TARGET, emulated(MeasureSettings(runner=False))) as pool:
@@ -114,14 +136,14 @@ def _rounds(trials: int) -> Iterator[int]:
         yield end - begin
 
 
-def best(task: Task) -> Row:
+def best(task: Task, dtype: str) -> Row:
     """Return the facts of the machine code of the best candidate."""
     found = task.ranked()[0]
-    told = main_loop(task.plans[found.plan], found.row)
+    told = main_loop(task.plans[found.plan], found.row, dtype)
     return {**told, "estimate_us": 1e6 * task.costs_s[found]}
 
 
-def main_loop(plan: Plan, row: Sequence[int]) -> Row:
+def main_loop(plan: Plan, row: Sequence[int], dtype: str) -> Row:
     """Return the facts of the machine code of a candidate.
 
     Raises:
@@ -136,15 +158,16 @@ def main_loop(plan: Plan, row: Sequence[int]) -> Row:
         "sizes": sizes,
         "own": own,
         "step": step,
-        **shown(launch, prod(own) * step),
+        **shown(launch, prod(own) * step, dtype),
     }
 
 
-def shown(launch: LaunchReport, products: int) -> Row:
+def shown(launch: LaunchReport, products: int, dtype: str) -> Row:
     """Return the facts of the main loop of a launch.
 
     Args:
         products: multiply-adds of a thread in one step of the reduction.
+        dtype: of the operands, "tf32" if they are rounded.
     """
     main, held = launch.main, launch.resources
     return {
@@ -159,29 +182,30 @@ def shown(launch: LaunchReport, products: int) -> Row:
         "ffma_share": main.share("FFMA"),
         "hmma": main["HMMA"],
         "hmma_share": main.share("HMMA"),
-        "steps": multiply_adds(main) / products,
-        "barriers_per_step": barriers_per_step(launch.sass, products),
+        "steps": multiply_adds(main, dtype) / products,
+        "barriers_per_step": barriers_per_step(launch.sass, products, dtype),
     }
 
 
-def barriers_per_step(sass: Sass, products: int) -> float | None:
+def barriers_per_step(sass: Sass, products: int, dtype: str) -> float | None:
     """Return the barriers of a step of the reduction; None if no loop has any.
 
     A main loop of less than a step has its barriers in the loop around it, which is a step.
 
     Args:
         products: multiply-adds of a thread in a step.
+        dtype: of the operands, "tf32" if they are rounded.
     """
-    done = multiply_adds(sass.main)
+    done = multiply_adds(sass.main, dtype)
     if done >= products:
         return sass.main["BAR"] * products / done
-    around = [loop for loop in sass.loops if loop["BAR"] and multiply_adds(loop) >= done]
+    around = [loop for loop in sass.loops if loop["BAR"] and multiply_adds(loop, dtype) >= done]
     return float(min(around, key=lambda loop: loop.total)["BAR"]) if around else None
 
 
-def multiply_adds(counts: Counts) -> int:
+def multiply_adds(counts: Counts, dtype: str) -> int:
     """Return the multiply-adds of a thread in a stretch of machine code."""
-    return sum(count * counts[code] for code, count in MULTIPLY_ADDS.items())
+    return sum(count * counts[code] for code, count in MULTIPLY_ADDS[dtype].items())
 
 
 def _product(sizes: Mapping[str, int], axis: str, parts: tuple[int, ...]) -> int:
@@ -194,8 +218,9 @@ def holds(row: Row) -> bool:
     """Return whether a product meets the goals: FFMA or HMMA, spills, and barriers."""
     barriers = row["barriers_per_step"]
     few = barriers is not None and barriers <= 1
-    matrices = CASES[row["name"]].dtype == "bfloat16"
-    busy = row["hmma_share"] >= MATRIX_GOAL if matrices else row["ffma_share"] >= GOAL
+    goals = {"float32": GOAL, "bfloat16": MATRIX_GOAL, "tf32": TF32_GOAL}
+    dtype = CASES[row["name"]].dtype
+    busy = row["ffma_share" if dtype == "float32" else "hmma_share"] >= goals[dtype]
     return busy and not row["spilled_bytes"] and few
 
 
@@ -223,10 +248,11 @@ def page(rows: list[Row]) -> str:
     }
     return (
         "# The main loop of tuned matrix products for a GPU\n\n"
-        "`python -m benchmarks.cuda.main_loop`: float32 or bfloat16 with sums in float32, tuned for"
-        f" sm_90 by estimates, seed {SEED}; counted in\nthe machine code of the best candidate."
-        " Static: no GPU took part, nothing was timed, and kernels of these sizes were not"
-        f" emulated.\nGoals: {percent(GOAL)} FFMA, of bfloat16 60 HMMA in 210 instructions; no"
+        "`python -m benchmarks.cuda.main_loop`: float32, or bfloat16 and tf32 with sums in float32,"
+        f" tuned for sm_90 by estimates, seed {SEED}; counted in\nthe machine code of the best"
+        " candidate. Static: no GPU took part, nothing was timed, and kernels of these sizes were"
+        f" not emulated.\nGoals: {percent(GOAL)} FFMA, of bfloat16 60 HMMA in 210 instructions, of"
+        f" tf32 {percent(TF32_GOAL)} HMMA; no"
         " spilled bytes, one barrier per step of k.\n\n" + table(rows, cells)
     )
 
@@ -235,10 +261,10 @@ def counted(case: Case, trials: int, seed: int) -> Row:
     """Return the row of a product without its name."""
     if case.block is None:
         task, failures = tuned(case, trials, seed)
-        return {"candidates": task.trials, "failures": failures, **best(task)}
-    plan = plans(derive(case.dag, TARGET, CUDA).sketches[0], TARGET)[0]
+        return {"candidates": task.trials, "failures": failures, **best(task, case.dtype)}
+    plan = plans(derive(case.dag, TARGET, find_rules("cuda", case.allow)).sketches[0], TARGET)[0]
     row = [case.block.get(".".join(size.name.split(".")[-2:]), 1) for size in plan.sizes]
-    return {"candidates": 1, "failures": Counter[str](), **main_loop(plan, row)}
+    return {"candidates": 1, "failures": Counter[str](), **main_loop(plan, row, case.dtype)}
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from ansorpy.measure.outcome import Measured
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.measure.verify.cases import Case, make_cases
+from ansorpy.measure.verify.cases import SAFETY, Case, make_cases
 from ansorpy.measure.verify.check import verify
 from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.plan.bind import bind
@@ -26,10 +26,12 @@ from ansorpy.plan.choices import plans
 from ansorpy.population import sample
 from ansorpy.rules import CPU, WINOGRAD2, WINOGRAD4
 from ansorpy.sketch import derive
-from ansorpy.state.steps import reformulations
+from ansorpy.state.state import State
+from ansorpy.state.steps import RoundOperands, reformulations
+from ansorpy.state.steps import meaning as meaning_of
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi.workloads import Window, conv2d
+from ansorpy.topi.workloads import Window, conv2d, matmul
 
 TARGET = local_target(1)
 SETS = {2: WINOGRAD2, 4: WINOGRAD4}
@@ -81,6 +83,46 @@ def test_a_bound_covers_a_sum_that_may_overflow_by_claiming_nothing() -> None:
 def passes(program: Program, cases: tuple[Case, ...]) -> bool:
     built = build(program, TARGET)
     return verify(load(built), built.buffers, cases, {}) is None
+
+
+def rounded(n: int, m: int, k: int) -> tuple[Dag, Dag]:
+    """Return a product of float32, and its meaning with operands in tf32."""
+    dag = matmul(n, m, k)
+    return dag, meaning_of(State.naive(dag).do(RoundOperands("C", "tf32")))
+
+
+def test_operands_in_tf32_have_the_bound_of_eleven_bits() -> None:
+    dag, meaning = rounded(6, 5, 64)
+    plain = make_cases(dag, 0)
+    for old, new in zip(plain, reformulated(plain, meaning), strict=True):
+        (a, b), (expected,) = (old.inputs[name].astype(np.float64) for name in "AB"), new.expected
+        assert expected.value is old.expected[0].value
+        if old.name == "small-integer":
+            assert new is old, "whole numbers up to 2048 are kept"
+            continue
+        assert expected.bound is not None
+        size = np.abs(a) @ np.abs(b)
+        known = np.isfinite(expected.bound) & (size > 1e-30)
+        share = expected.bound[known] / size[known] / SAFETY
+        assert (share >= 2 * 2.0**-11).all()
+        assert (share <= 2 * 2.0**-11 + 2.0**-22 + 70 * 2.0**-24).all()
+
+
+@pytest.mark.parametrize("bits", [11, 8])
+def test_the_bound_holds_for_operands_of_eleven_bits_and_not_of_eight(bits: int) -> None:
+    dag, meaning = rounded(16, 16, 1)
+    (case, *_) = reformulated(make_cases(dag, 0), meaning)
+    (expected,), lost = case.expected, np.uint32(24 - bits)
+    assert expected.bound is not None
+    near = [
+        ((case.inputs[name].view(np.uint32) + np.uint32(1 << (23 - bits))) >> lost << lost).view(
+            "f4"
+        )
+        for name in "AB"
+    ]
+    apart = np.abs(near[0].astype(np.float64) @ near[1] - expected.value)
+    assert (apart > expected.bound).any() == (bits == 8)
+    assert apart.max() > 0
 
 
 Change = Callable[[Stmt], Stmt]
@@ -140,6 +182,13 @@ def test_a_reformulated_kernel_is_measured_and_raced_with_the_error_that_was_see
     (limit,) = make_test(dag, program.meaning).tolerances
     (seen,) = race.errors
     assert 1e-7 < seen < limit
+
+
+def test_the_self_test_of_a_product_in_tf32_asks_for_equality_and_has_the_bound() -> None:
+    dag, meaning = rounded(8, 8, 64)
+    plain, test = make_test(dag), make_test(dag, meaning)
+    assert test.magnitude == plain.magnitude > 0
+    assert 100 < test.tolerances[0] / plain.tolerances[0] < 10000
 
 
 def test_the_self_test_of_a_reformulated_kernel_does_not_ask_for_equality() -> None:

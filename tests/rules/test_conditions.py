@@ -8,6 +8,7 @@ from ansorpy.rules import (
     AddCacheRead,
     AddCacheWrite,
     AddRfactor,
+    AllowRounding,
     AlwaysInline,
     CrossThreadReduction,
     KeepRow,
@@ -26,9 +27,11 @@ from ansorpy.state.steps import (
     CacheWrite,
     ComputeInline,
     Fuse,
+    RoundOperands,
     Split,
 )
 from ansorpy.te.dag import Attrs, Compute, Dag
+from ansorpy.topi.workloads import Window, conv2d
 from tests.golden_dags import (
     conv2d_bn_relu,
     dag,
@@ -90,6 +93,8 @@ def const_axes(d: Dag, stage: str, *axes: str) -> Dag:
     return replace(d, nodes=tuple(marked if n is node else n for n in d.nodes))
 
 
+CONV3 = conv2d(1, 4, 8, 8, 4, 3, Window(padding=1))
+ROUNDED = State.naive(CONV3).do(RoundOperands("conv", "tf32"))
 TILED = State.naive(MM).do(*(Split("C", axis, 3) for axis in "ijk"))
 ACROSS = State.naive(MM).do(Split("C", "k", 2), Annotate("C", "k.1", "thread"))
 CACHED = State.naive(MM).do(CacheWrite("C"))
@@ -106,6 +111,13 @@ CASES: list[tuple[Rule, Cursor, Verdict, str]] = [
     # Not caught by the golden counts: the branch clause.
     (AlwaysInline(False), at(branch_in_the_middle(), "B"), SKIP, "branch"),
     (AlwaysInline(True), at(branch_in_the_middle(), "B"), ALONE, "reduces nothing"),
+    (AllowRounding("tf32"), at(MM, "A"), SKIP, "A is an input"),
+    (AllowRounding("tf32"), at(MM, "C"), SKIP, "C is not a sum of one product of two reads"),
+    (AllowRounding("tf32"), at(CONV3, "conv"), ALONE, "conv sums products of pad and W"),
+    (AllowRounding("tf32"), at(ROUNDED, "conv"), SKIP, "not a sum of one product of two reads"),
+    (AllowRounding("tf32"), at(TILED, "C"), SKIP, "its loops are split"),
+    (AllowRounding("tf32"), at(SOFT, "ex"), SKIP, "ex is not a sum"),
+    (AllowRounding("bf16"), at(MM, "C"), SKIP, "C has no products in bf16"),
     (SimplifyConst(), at(MM, "C"), SKIP, "no const_axes"),
     (SimplifyConst(), at(MM, "A"), SKIP, "no const_axes"),
     (SimplifyConst(), at(WINO, "inv"), ALONE, "vh, vw, ra, rb of inv"),

@@ -11,7 +11,7 @@ from tests.golden_dags import GOLDEN
 from tests.rules.cursors import CPU, CUDA, every_cursor
 from tests.state.validity import check_state
 
-ALL: tuple[Rule, ...] = (*rules.WINOGRAD2, *rules.WINOGRAD4, *rules.CPU, *rules.CUDA)
+ALL: tuple[Rule, ...] = (*rules.WINOGRAD2, *rules.WINOGRAD4, *rules.CPU, *rules.TF32, *rules.CUDA)
 DAGS: dict[str, Dag] = {name: build() for name, build in LIBRARY.items()}
 DAGS |= {name: dag for name, dag, _, _ in GOLDEN}
 FEW = 40  # cursors of one Dag; attention alone has hundreds, much alike

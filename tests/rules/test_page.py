@@ -20,8 +20,8 @@ that applies. To add a rule, derive a class from `ansorpy.state.rule.Rule`, defi
 `rewrite` (and `excludes_later` if no later rule is to be tried), and put it in front:
 `(Mine(), *rules.CPU)`, or in a [file](rule-files.md), which `ansorpy rule check` proves.
 
-A set "cpu+word" precedes "cpu" if a request allows that word: its rules change the rounding of
-results.
+A set "cpu+word" precedes "cpu" if a request allows that word, and so of "cuda": its rules change
+the rounding of results.
 """
 
 
@@ -30,6 +30,7 @@ SETS = (
     ("cpu+winograd2", rules.WINOGRAD2),
     ("cpu+winograd4", rules.WINOGRAD4),
     ("cuda", rules.CUDA),
+    ("cuda+tf32", rules.TF32),
 )
 
 
@@ -52,7 +53,9 @@ def test_the_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
     assert PAGE.read_text() == page(), "docs/rules.md is stale: run with --update-golden"
 
 
-@pytest.mark.parametrize("rule", [*rules.CPU, *rules.WINOGRAD4, *rules.CUDA], ids=name_of)
+@pytest.mark.parametrize(
+    "rule", [*rules.CPU, *rules.WINOGRAD4, *rules.CUDA, *rules.TF32], ids=name_of
+)
 def test_the_docstring_is_a_row_of_the_table(rule: Rule) -> None:
     text = getdoc(type(rule)) or ""
     rows = ("Condition   ", "Rewrite     ", "Not handled ", "Source      ")

@@ -9,6 +9,7 @@ from ansorpy.rules import (
     AddCacheRead,
     AddCacheWrite,
     AddRfactor,
+    AllowRounding,
     AlwaysInline,
     CrossThreadReduction,
     FuseChain,
@@ -160,6 +161,7 @@ CASES: dict[str, tuple[Rule, Cursor]] = {
         SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28, strided=7),
         at(conv2d(1, 16, 8, 8, 16, 3, Window(padding=1)), "conv"),
     ),
+    "round_operands": (AllowRounding("tf32"), at(conv2d(1, 4, 8, 8, 4, 3), "conv", CUDA)),
     "winograd": (Winograd(outputs=2), at(conv2d(1, 32, 16, 16, 32, 3, Window(padding=1)), "conv")),
 }  # fmt: skip
 

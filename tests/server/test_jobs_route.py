@@ -44,6 +44,15 @@ def test_unknown_values_of_allow_are_refused(running: Service) -> None:
         assert reply.status_code == status, reply.text
 
 
+def test_tf32_is_allowed_for_a_gpu_alone(running: Service) -> None:
+    job = {"text": MM, "allow": ["tf32"]}
+    reply = running.client.post("/v1/jobs", json={**job, "target": "cuda:sm_90"})
+    assert reply.status_code == 202, reply.text
+    reply = running.client.post("/v1/jobs", json=job)
+    assert reply.status_code == 422, reply.text
+    assert "no rules for cpu have this name" in reply.text
+
+
 *FIRST, LAST = JobRequest.model_fields
 FIELDS = f"{', '.join(FIRST)} or {LAST}"
 

@@ -33,6 +33,7 @@ def sketches(dag: Dag) -> list[State]:
 def same_after_replay(dag: Dag) -> int:
     mine = (*rules.WINOGRAD2, *rules.WINOGRAD4, *rules.CPU)
     found = sketches(dag) + list(derive(dag, Target("cpu", cores=4), mine).sketches[:4])
+    found += derive(dag, Target("cuda"), (*rules.TF32, *rules.CUDA)).sketches[:1]
     for sketch in found:
         check_state(sketch)
         wire = json.loads(json.dumps(steps_to_json(sketch)))
@@ -52,7 +53,7 @@ def test_the_recorded_steps_of_random_sketches_give_them_again(seed: int) -> Non
 
 
 def test_every_kind_of_step_has_its_own_code() -> None:
-    assert len({kind.code for kind in KINDS}) == len(KINDS) == 17
+    assert len({kind.code for kind in KINDS}) == len(KINDS) == 18
 
 
 def test_the_wire_form_is_the_code_and_the_operands() -> None:

@@ -8,18 +8,19 @@ from ansorpy.errors import SpecError
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import MEASURED
 from ansorpy.replay import plan_from_text
-from ansorpy.rules import CPU, WINOGRAD2, WINOGRAD4
+from ansorpy.rules import CPU, CUDA, TF32, WINOGRAD2, WINOGRAD4
 from ansorpy.search import Candidate
 from ansorpy.state.rule import Rule
 from ansorpy.state.steps import reformulations
-from ansorpy.target import Target
-from ansorpy.topi.workloads import Window, conv2d
+from ansorpy.target import Target, cuda_target
+from ansorpy.topi.workloads import Window, conv2d, matmul_relu
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task, rules_name
 
 TARGET = Target(vector_bits=256, registers=16)
+GPU = cuda_target("sm_90")
 DAG = conv2d(1, 8, 8, 8, 8, 3, Window(padding=1))
 
 
@@ -48,7 +49,7 @@ def test_allowed_rules_come_first_in_any_order_of_words() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "listed"), [("cpu", "winograd2, winograd4"), ("cuda", "nothing")])
+@pytest.mark.parametrize(("kind", "listed"), [("cpu", "winograd2, winograd4"), ("cuda", "tf32")])
 def test_an_unknown_word_is_refused_with_those_that_there_are(kind: str, listed: str) -> None:
     with pytest.raises(
         SpecError,
@@ -94,6 +95,41 @@ def test_records_of_a_request_that_allowed_more_are_not_recalled() -> None:
         assert task.known == known
         texts = {f"conv.winograd(outputs={word[-1]})" for word in words}
         assert reformulated(task) == texts
+
+
+def on_a_gpu(*allow: str) -> Task:
+    rules = find_rules("cuda", allow)
+    task = Task.of(matmul_relu(64, 48, 64), GPU, rules_name("cuda", rules))
+    task.explore(rules)
+    return task
+
+
+def test_tf32_is_a_freedom_of_gpus_alone() -> None:
+    assert find_rules("cuda", ("tf32",)) == (*TF32, *CUDA)
+    with pytest.raises(SpecError, match="cannot allow 'tf32' because no rules for cpu have this"):
+        find_rules("cpu", ("tf32",))
+    assert reformulated(on_a_gpu()) == set()
+    assert reformulated(on_a_gpu("tf32")) == {"C.round_operands('tf32')"}
+
+
+def test_records_in_tf32_answer_no_request_without_it() -> None:
+    free = on_a_gpu("tf32")
+    row = tuple(
+        max(1, size.multiple_of) if size.role == "tile" else size.values[0]
+        for size in free.plans[0].sizes
+    )
+    (record,) = free.records([Candidate(0, row)], [Measured((1e-3,))])
+    record = replace(record, origin=MEASURED)
+    for words, known in (((), 0), (("tf32",), 1)):
+        task = on_a_gpu(*words)
+        assert (task.rules == free.rules) is bool(known)
+        task.load_records([record])
+        assert task.known == known
+    entry = contestant(free, free.plans[0], free.texts[0], row)
+    assert isinstance(entry, Contestant), entry
+    assert entry.reformulated == "C.round_operands('tf32')"
+    again = plan_from_text(free.dag, GPU, free.texts[0])
+    assert again == free.plans[0]
 
 
 def test_a_record_says_which_formulation_it_was_and_replays() -> None:

@@ -258,6 +258,10 @@ class Functions(Arithmetic):
         large = self.call("copysign", x.type, b.fsub(like(x, 1.0), self.exp(r)), x)
         return b.select(b.fcmp_ordered(">", size, like(x, 0.927734375)), large, small)
 
+    def tf32(self, x: Any) -> Any:
+        """Return x: only matrix instructions of a GPU need the rounded number."""
+        return x
+
     def each_lane(self, name: str, x: Any) -> Any:
         """Call the C function `double name(double)` on every lane."""
         kind = ir.FunctionType(F64, [F64])
@@ -275,4 +279,5 @@ class Functions(Arithmetic):
 POLYNOMIALS: dict[str, Callable[[Functions, Any], Any]] = {  # for float32
     "exp": Functions.exp, "log": Functions.log, "tanh": Functions.tanh, "erf": Functions.erf,
     "log1p": Functions.log1p, "sin": Functions.sin, "cos": Functions.cos, "atan": Functions.atan,
+    "tf32": Functions.tf32,
 }  # fmt: skip

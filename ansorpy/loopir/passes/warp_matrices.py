@@ -1,4 +1,4 @@
-"""Let the matrix instruction of a warp sum products of bfloat16 in float32 (docs/adr/0153).
+"""Let the matrix instruction of a warp sum products in float32 (docs/adr/0153, docs/adr/0165).
 
 for k in 32: Tile(i.1 < 2, j.1 < 4, j.3 < 2, lanes i.2 < 8, j.2 < 4): C += f32(A[i, k]) f32(B[k, j])
     ->      Tile(i.1 < 2, j.1 < 4, j.3 < 2, g < 2, q < 16, the same lanes): C += ... at k = 16 g + q
@@ -21,7 +21,7 @@ from ansorpy.expr.banks import waves
 from ansorpy.expr.build import add, mul
 from ansorpy.expr.coalescing import IntArray, flat_places
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.expr.expr import Binary, Cast, Const, Expr, Read, Var, variables
+from ansorpy.expr.expr import Const, Expr, Read, Var, reads, variables
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -36,14 +36,20 @@ from ansorpy.loopir.nodes import (
 )
 from ansorpy.loopir.passes.dot import flat_offset
 from ansorpy.loopir.rewrite import rebuild_stmt, stmt_children, substitute_stmt, walk_stmt
+from ansorpy.rewrites.warp_products import (
+    COLUMN_LANES,
+    MATRICES,
+    PAIR,
+    ROW_BYTES,
+    ROWS,
+    SUMS,
+    WarpProduct,
+    by_function,
+    find_product,
+)
 from ansorpy.target import Target
 
-FUNCTION: Final = "llvm.nvvm.mma.m16n8k16.row.col.bf16"
-STEPS: Final = 16  # steps of a sum that an instruction adds
-ROWS: Final = 8  # rows of a matrix that a load takes; of 8 elements, 16 bytes
-COLUMN_LANES: Final = 4  # threads with the sums of one row
-PAIR: Final = 2  # rows of a thread in one instruction, and its columns
-MATRICES: Final = 4  # matrices that a load takes
+WORD_BYTES: Final = 4  # a register
 PRODUCTS: Final = 128  # instructions of one tile at most; more steps become a loop
 
 
@@ -61,22 +67,25 @@ class _Nest:
         return {**dict(self.loops), **dict(self.tile.dims)}
 
 
-def warp_matrices(program: Program) -> Program:
-    """Return the program with matrix instructions for sums of products of bfloat16.
+def warp_matrices(program: Program, target: Target) -> Program:
+    """Return the program with matrix instructions for the sums that a warp may add by them.
 
     Needs        a tiled program for a GPU, with sums in registers.
     Keeps        the meaning; the order and the rounding of sums are those of the hardware.
     After        a sum in registers of products of two operands in scratch is a tile on matrices, if
-                 threads have rows and columns as an instruction has them, and the steps of the sum
-                 are whole groups of 16. `dims` of the tile end with the groups and the steps.
-    Not handled  operands whose rows of 8 elements are not contiguous and aligned in scratch; masks;
-                 other dtypes.
-    Source       PTX ISA 9.0, section 9.7.14.5, mma.m16n8k16 with .bf16.
+                 `rewrites.warp_products` has the product, threads have rows and columns as the
+                 instruction has them, and the steps of the sum are whole groups of those of the
+                 instruction. `dims` of the tile end with the groups and the steps.
+    Not handled  operands whose rows of 16 bytes are not contiguous and aligned in scratch, but for
+                 operands of 32 bits that are contiguous along other dimensions than the steps,
+                 which are loaded word by word; masks.
+    Source       PTX ISA 9.0, section 9.7.14.5.
     """
+    arch = target.capability
 
     def change(stmt: Stmt, buffers: Mapping[str, Buffer]) -> Stmt:
         nest = _nest(stmt, buffers)
-        made = None if nest is None else _on_matrices(nest)
+        made = None if nest is None else _on_matrices(nest, arch)
         if made is not None:
             return made
         if isinstance(stmt, Alloc):
@@ -90,7 +99,14 @@ def warp_matrices(program: Program) -> Program:
 
 def on_matrices(tile: Tile) -> bool:
     """Return True if the matrix instruction of a warp sums a tile."""
-    return tile.dot is not None and tile.dot[1] == FUNCTION
+    return tile.dot is not None and by_function(tile.dot[1]) is not None
+
+
+def product_of(tile: Tile) -> WarpProduct:
+    """Return the instruction of a tile on matrices."""
+    found = by_function(tile.dot[1]) if tile.dot else None
+    assert found is not None
+    return found
 
 
 def room_bytes(program: Program, target: Target) -> int:
@@ -109,14 +125,32 @@ def room_bytes(program: Program, target: Target) -> int:
 
 def instructions(tile: Tile) -> int:
     """Return the matrix instructions of a warp for a tile on matrices."""
-    return prod(n for _, n in tile.dims) // (PAIR * PAIR * STEPS)
+    return prod(n for _, n in tile.dims) // (PAIR * PAIR * product_of(tile).steps)
 
 
-def loads(tile: Tile, index: tuple[Expr, ...]) -> int:
+def operands(tile: Tile) -> tuple[Read, ...]:
+    """Return the operands of a tile on matrices."""
+    return tuple({read for value in tile.store.values for read in reads(value)})
+
+
+def matrices(tile: Tile, index: tuple[Expr, ...]) -> int:
     """Return the matrices that a warp loads of an operand of a tile on matrices."""
     used = frozenset[str]().union(*map(variables, index))
     points = prod(n for name, n in tile.dims if name in used)
-    return points // (ROWS * (PAIR if _matrix(tile).column in used else 1))
+    return points // (product_of(tile).run * (PAIR if _matrix(tile).column in used else 1))
+
+
+def loads(tile: Tile, buffer: Buffer, index: tuple[Expr, ...]) -> float:
+    """Return the load instructions of a thread for an operand of a tile on matrices."""
+    found = matrices(tile, index)
+    return found if _by_words(tile, buffer, index) else found / MATRICES
+
+
+def roundings(tile: Tile) -> int:
+    """Return the words that a thread rounds to the format of the instruction, in one run."""
+    if not product_of(tile).rounds:
+        return 0
+    return sum(matrices(tile, read.indices) for read in operands(tile))
 
 
 def matrix_waves(tile: Tile, buffer: Buffer, index: tuple[Expr, ...]) -> int:
@@ -125,24 +159,33 @@ def matrix_waves(tile: Tile, buffer: Buffer, index: tuple[Expr, ...]) -> int:
     Args:
         buffer, index: the operand, in scratch; outer variables are 0.
     """
+    by_words = _by_words(tile, buffer, index)
     across = np.arange(ROWS)
     (rows, _), (columns, _) = tile.lanes[-2:]
     step = tile.dims[-1][0]
     places: dict[str, int | IntArray] = {name: 0 for one in index for name in variables(one)}
-    if not _contiguous(buffer, index, step):
+    if by_words:
+        across = np.repeat(across, COLUMN_LANES)
+        places[step] = np.tile(np.arange(COLUMN_LANES), ROWS)
+    if not by_words and not _contiguous(buffer, index, step):
         places[step] = across
     elif rows in places:
         places[rows] = across
     else:
         places |= {columns: across // PAIR, _matrix(tile).column: across % PAIR}
     first = np.asarray(flat_places(index, buffer.extents, places), np.int64)
-    size_bytes = SIZE_BYTES[buffer.dtype]
-    return loads(tile, index) * waves(first * size_bytes, ROWS * size_bytes)
+    wide = WORD_BYTES if by_words else ROW_BYTES
+    return matrices(tile, index) * waves(first * SIZE_BYTES[buffer.dtype], wide)
 
 
 def _matrix(tile: Tile) -> Matrix:
     assert tile.matrix is not None
     return tile.matrix
+
+
+def _by_words(tile: Tile, buffer: Buffer, index: tuple[Expr, ...]) -> bool:
+    """Return whether each thread loads its words of an operand: no load turns its matrices over."""
+    return not (product_of(tile).turns or _contiguous(buffer, index, tile.dims[-1][0]))
 
 
 def _contiguous(buffer: Buffer, index: tuple[Expr, ...], name: str) -> bool:
@@ -165,41 +208,40 @@ def _nest(stmt: Stmt, buffers: Mapping[str, Buffer]) -> _Nest | None:
     (_, rows), (_, columns) = stmt.lanes[-2:]
     into = buffers[stmt.store.buffers[0]]
     fits = rows % ROWS == 0 and columns == COLUMN_LANES
-    if not fits or into.scope is not Scope.REGISTER or into.dtype != "float32":
+    if not fits or into.scope is not Scope.REGISTER or into.dtype != SUMS:
         return None
     return _Nest(tuple(loops), stmt, buffers)
 
 
-def _on_matrices(nest: _Nest) -> Stmt | None:
+def _on_matrices(nest: _Nest, arch: int) -> Stmt | None:
     """Return the tile on matrices with the loops around it; None if the operands do not fit."""
-    match nest.tile.store.values[0]:
-        case Binary(op="mul", a=Cast(a=Read() as a), b=Cast(a=Read() as b)):
-            pass
-        case _:
-            return None
+    product = find_product(nest.tile.store.values[0])
+    if product is None or arch < product[0].arch:
+        return None
+    one, a, b = product
     (rows, _), (columns, _) = nest.tile.lanes[-2:]
-    offsets = [_offset(read, nest) for read in (a, b)]
+    offsets = [_offset(read, nest, one) for read in (a, b)]
     for left, right in (offsets, offsets[::-1]):
         if left is None or right is None or not {rows, columns} <= left.keys() | right.keys():
             return None
         if rows not in left or columns not in right or rows in right or columns in left:
             continue
-        found = _dims(nest, left, right)
+        found = _dims(nest, one, left, right)
         if found is not None:
-            return _made(nest, *found)
+            return _made(nest, one, *found)
     return None
 
 
-def _offset(read: Read, nest: _Nest) -> dict[str, int] | None:
+def _offset(read: Read, nest: _Nest, one: WarpProduct) -> dict[str, int] | None:
     """Return the strides of an operand in scratch by variable, 0 for the constant; or None.
 
     Other atoms, such as the number of a stage, are named by their text.
     """
     buffer = nest.buffers[read.tensor]
-    if buffer.scope is not Scope.LOCAL or {read.dtype, buffer.dtype} != {"bfloat16"}:
+    if buffer.scope is not Scope.LOCAL or {read.dtype, buffer.dtype} != {one.dtype}:
         return None
     offset: Form | None = flat_offset(read, buffer)
-    if offset is None or prod(buffer.extents) % ROWS:
+    if offset is None or prod(buffer.extents) % one.run:
         return None
     own = {*nest.extents, *(name for name, _ in nest.tile.lanes)}
     if any(not isinstance(atom, Var) and own & variables(atom) for atom in offset.terms):
@@ -208,7 +250,7 @@ def _offset(read: Read, nest: _Nest) -> dict[str, int] | None:
 
 
 def _dims(
-    nest: _Nest, left: Mapping[str, int], right: Mapping[str, int]
+    nest: _Nest, one: WarpProduct, left: Mapping[str, int], right: Mapping[str, int]
 ) -> tuple[str, str, str] | None:
     """Return the dimension of pairs of rows, that of pairs of columns, and the steps; or None."""
     (rows, _), (columns, _) = nest.tile.lanes[-2:]
@@ -224,41 +266,48 @@ def _dims(
         and PAIR * right.get(name, 0) == right[columns]
     ]  # fmt: skip
     for step, extent in nest.extents.items():
-        if extent % STEPS or step in kept or not {step} <= left.keys() & right.keys():
+        if extent % one.steps or step in kept or not {step} <= left.keys() & right.keys():
             continue
         for pair in wide:
-            lies = _aligned(left, step, {rows}) and _aligned(right, step, {columns, pair})
-            if lies and pairs:
+            near = ((left, {rows}), (right, {columns, pair}))
+            if pairs and all(_loadable(one, strides, step, names) for strides, names in near):
                 return pairs[0], pair, step
     return None
 
 
-def _aligned(strides: Mapping[str, int], step: str, neighbours: set[str]) -> bool:
-    """Return whether rows of 8 elements, along the steps or the neighbours, are aligned groups."""
+def _loadable(
+    one: WarpProduct, strides: Mapping[str, int], step: str, neighbours: set[str]
+) -> bool:
+    """Return whether rows of matrices, along the steps or the neighbours, are aligned groups.
+
+    Words have any places.
+    """
+    if strides[step] != 1 and not one.turns:
+        return True
     along = {step} if strides[step] == 1 else neighbours
     first = min(strides[name] for name in along)
-    return first == 1 and all(n % ROWS == 0 for name, n in strides.items() if name not in along)
+    return first == 1 and all(n % one.run == 0 for name, n in strides.items() if name not in along)
 
 
-def _made(nest: _Nest, row: str, column: str, step: str) -> Stmt:
+def _made(nest: _Nest, one: WarpProduct, row: str, column: str, step: str) -> Stmt:
     tile, extents = nest.tile, nest.extents
     kept = {name for one in tile.store.index for name in variables(one)}
     sums = tuple((name, n) for name, n in tile.dims if name in kept)
     products = prod(n for _, n in sums) // (PAIR * PAIR)
-    groups = extents[step] // STEPS
+    groups = extents[step] // one.steps
     fitting = [u for u in range(1, groups + 1) if groups % u == 0 and u * products <= PRODUCTS]
     own = max(fitting, default=1)
     group, inner = f"{step}.g", f"{step}.q"
-    at = add(mul(Var(group), Const(STEPS)), Var(inner))
+    at = add(mul(Var(group), Const(one.steps)), Var(inner))
     if own < groups:
-        at = add(mul(Var(step), Const(own * STEPS)), at)
+        at = add(mul(Var(step), Const(own * one.steps)), at)
     moved = substitute_stmt(tile.store, {step: at})
     assert isinstance(moved, Store)
     made: Stmt = replace(
         tile,
-        dims=(*sums, (group, own), (inner, STEPS)),
+        dims=(*sums, (group, own), (inner, one.steps)),
         store=moved,
-        dot=(inner, FUNCTION),
+        dot=(inner, one.function),
         matrix=Matrix(row, group, column=column),
     )
     around = {name: n for name, n in extents.items() if name not in kept}

@@ -155,7 +155,7 @@ def _call(fn: str, a: _Range) -> _Range:
             return _Range(*UNARY_INTERVALS[fn](a.ends), a.integral)
         case "not":
             return _BOOL
-        case _ if FUNCTIONS[fn].whole and a.integral:
+        case _ if a.integral and (FUNCTIONS[fn].whole or a.size <= FUNCTIONS[fn].keeps):
             return a
         case _:
             raise _InexactError

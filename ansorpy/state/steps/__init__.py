@@ -3,7 +3,15 @@
 from ansorpy.state.steps.insert import CacheRead, CacheWrite, Rfactor
 from ansorpy.state.steps.location import ComputeAt, ComputeInline, ComputeRoot
 from ansorpy.state.steps.order import Annotate, Fuse, Reorder
-from ansorpy.state.steps.reformulate import Winograd, executed_flop, meaning, reformulations
+from ansorpy.state.steps.reformulate import (
+    Reformulation,
+    RoundOperands,
+    Winograd,
+    executed_flop,
+    meaning,
+    reformulated,
+    reformulations,
+)
 from ansorpy.state.steps.regroup import SkipPadding, SplitGroups, SplitPhases
 from ansorpy.state.steps.split import FollowFusedSplit, FollowSplit, Split
 from ansorpy.state.steps.tensorize import Tensorize
@@ -18,8 +26,10 @@ __all__ = [
     "FollowFusedSplit",
     "FollowSplit",
     "Fuse",
+    "Reformulation",
     "Reorder",
     "Rfactor",
+    "RoundOperands",
     "SkipPadding",
     "Split",
     "SplitGroups",
@@ -28,5 +38,6 @@ __all__ = [
     "Winograd",
     "executed_flop",
     "meaning",
+    "reformulated",
     "reformulations",
 ]

@@ -1,9 +1,10 @@
-"""Steps that put another way of computing the same in place of a stage."""
+"""Steps that put a way of computing the same, with other rounding, in place of a stage."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from ansorpy.errors import SpecError, StepError
+from ansorpy.rewrites.warp_products import rounded_operands
 from ansorpy.rewrites.winograd import recognise, rewrite
 from ansorpy.state.state import Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, untouched
@@ -46,13 +47,60 @@ class Winograd:
         made = (Stage(each, whole_loops(each)) for each in nodes)
         return replace(state, stages=(*state.stages[:at], *made, *state.stages[at + 1 :]))
 
+    @property
+    def word(self) -> str:
+        """The word by which a request allows the step."""
+        return f"winograd{self.outputs}"
+
     def __str__(self) -> str:
         return f"{self.stage}.winograd(outputs={self.outputs})"
 
 
-def reformulations(state: State) -> tuple[Winograd, ...]:
+@dataclass(frozen=True, slots=True)
+class RoundOperands:
+    """Let the operands of a sum of products be rounded to a format of tensor cores: "tf32".
+
+    The rounding of operands is an error of the kernel, of which `meaning` gives the bound.
+    """
+
+    code: ClassVar[str] = "RND"
+    stage: str
+    form: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the operands of the stage marked.
+
+        Raises:
+            StepError: the stage has been changed before, or its node is no such sum.
+        """
+        stage, node = compute_of(state, self.stage, self)
+        untouched(state, stage, self)
+        made, why = rounded_operands(node, self.form)
+        if made is None:
+            raise StepError(f"{self}: {why.why}")
+        stages = (Stage(made, whole_loops(made)) if one is stage else one for one in state.stages)
+        return replace(state, stages=tuple(stages))
+
+    @property
+    def word(self) -> str:
+        """The word by which a request allows the step."""
+        return self.form
+
+    def __str__(self) -> str:
+        return f"{self.stage}.round_operands({self.form!r})"
+
+
+Reformulation: TypeAlias = Winograd | RoundOperands
+
+
+def reformulations(state: State) -> tuple[Reformulation, ...]:
     """Return the steps of a state that change the rounding of its results."""
-    return tuple(step for step in state.steps if isinstance(step, Winograd))
+    return tuple(step for step in state.steps if isinstance(step, Reformulation))
+
+
+def reformulated(state: State) -> str:
+    """Return the steps of a state that change rounding, for people; "": none."""
+    return "; ".join(map(str, reformulations(state)))
 
 
 def executed_flop(state: State) -> int:

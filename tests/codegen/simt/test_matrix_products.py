@@ -1,7 +1,9 @@
-"""Products of bfloat16 on matrix instructions: right at whole and odd sizes, in both orders."""
+"""Products on matrix instructions, of bfloat16 and tf32: right at whole and odd sizes."""
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -17,30 +19,40 @@ from ansorpy.codegen.simt.source import kernel_source
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.gpus import PRESETS
 from ansorpy.loopir.nodes import Program, Tile
-from ansorpy.loopir.passes.warp_matrices import FUNCTION, instructions, on_matrices
+from ansorpy.loopir.passes.warp_matrices import instructions, on_matrices, product_of
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.measure.backend import backend
 from ansorpy.measure.verify.cases import make_cases
 from ansorpy.measure.verify.check import verify
 from ansorpy.measure.verify.inputs import constants
+from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
+from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
 from ansorpy.population.matrices import matrix_steps
+from ansorpy.rewrites.warp_products import BF16, PRODUCTS
+from ansorpy.rules import CUDA
+from ansorpy.rules import TF32 as ALLOWED
+from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import activation
+from ansorpy.topi.workloads import Window, conv2d, conv2d_bias_relu, conv2d_nhwc
 from tests.codegen.simt.emulator.fragments import bf16
 from tests.codegen.simt.test_blocks import EMULATOR, GPU, row_of, tiled_plan
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.codegen.simt.test_source import results
 
 Array = np.ndarray[Any, Any]
+FUNCTIONS: Final = [one.function for one in PRODUCTS]
 SMALL: Final = {"i_1": 2, "i_2": 8, "j_1": 2, "j_2": 4, "j_3": 2, "k_1": 16}
 ROWS: Final[dict[str, dict[str, int]]] = {
     "one warp": SMALL,
     "several rows and odd blocks": {"i_1": 4, "i_2": 16, "j_1": 3, "j_2": 4, "j_3": 2, "k_1": 32},
     "rows inside": {"i_2": 16, "i_3": 2, "j_2": 4, "j_3": 2, "k_1": 32},
 }
+DTYPES: Final = [one.dtype for one in PRODUCTS]
 SIZES: Final = [(64, 48, 64), (70, 61, 37), (33, 40, 16)]
 
 
@@ -55,14 +67,19 @@ def product(
     def term(i: te.Scalar, j: te.Scalar) -> te.Scalar:
         left = a[r, i] if "A" in turned else a[i, r]
         right = b[j, r] if "B" in turned else b[r, j]
-        return te.cast(left, "float32") * te.cast(right, "float32")
+        return te.cast(left, "float32") * te.cast(right, "float32")  # float32 stays as it is
 
     c = te.compute((n, m), lambda i, j: te.sum(term(i, j), axis=r), "C", axes="ij")
     return te.dag(activation.relu(c) if relu else c, "product")
 
 
+def plan_of(dag: Dag) -> Plan:
+    """Return the first plan of a product; tf32 is allowed."""
+    return plans(derive(dag, GPU, (*ALLOWED, *CUDA)).sketches[0], GPU)[0]
+
+
 def bound(dag: Dag, **sizes: int) -> Program:
-    plan = tiled_plan(dag)
+    plan = plan_of(dag)
     return bind(plan, row_of(plan, **sizes), GPU)
 
 
@@ -75,24 +92,28 @@ def products(program: Program) -> list[Tile]:
 def right(dag: Dag, program: Program) -> bool:
     emulator = backend(EMULATOR)
     loaded = emulator.load(emulator.build(program, GPU))
-    return verify(loaded, program.buffers, make_cases(dag, 0), constants(dag)) is None
+    cases = make_cases(dag, 0)
+    cases = cases if program.meaning is None else reformulated(cases, program.meaning)
+    return verify(loaded, program.buffers, cases, constants(dag)) is None
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("name", ROWS)
-def test_a_product_is_right(name: str, sizes: tuple[int, int, int]) -> None:
-    dag = product(*sizes)
+def test_a_product_is_right(name: str, sizes: tuple[int, int, int], dtype: str) -> None:
+    dag = product(*sizes, dtype)
     program = bound(dag, **{**ROWS[name], "k_1": min(ROWS[name]["k_1"], sizes[2])})
-    assert products(program)
+    assert {product_of(one).dtype for one in products(program)} == {dtype}
     assert right(dag, program)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("turned", ["A", "B", "AB"])
 @pytest.mark.parametrize("sizes", SIZES[:2], ids=str)
 def test_operands_may_be_contiguous_along_either_axis(
-    turned: str, sizes: tuple[int, int, int]
+    turned: str, sizes: tuple[int, int, int], dtype: str
 ) -> None:
-    dag = product(*sizes, turned=turned, relu=True)
+    dag = product(*sizes, dtype, turned=turned, relu=True)
     program = bound(dag, **SMALL)
     assert products(program)
     assert right(dag, program)
@@ -120,8 +141,9 @@ def test_a_batch_is_right() -> None:
 @pytest.mark.parametrize(
     ("dtype", "sizes"),
     [
-        ("float32", {}),
         ("float16", {}),
+        ("float32", {"k_1": 12}),
+        ("float32", {"j_3": 1}),
         ("bfloat16", {"k_1": 24}),  # no whole groups of steps
         ("bfloat16", {"i_2": 4, "j_2": 8}),  # half of the rows
         ("bfloat16", {"i_1": 1}),  # no second row
@@ -135,9 +157,12 @@ def test_other_products_are_scalar_code(dtype: str, sizes: dict[str, int]) -> No
     assert right(dag, program)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", SIZES[:2], ids=str)
-def test_a_product_has_no_race_and_loads_in_the_fewest_waves(sizes: tuple[int, int, int]) -> None:
-    program = bound(product(*sizes), i_1=2, i_2=16, j_1=4, j_2=4, j_3=2, k_1=32)
+def test_a_product_has_no_race_and_loads_in_the_fewest_waves(
+    sizes: tuple[int, int, int], dtype: str
+) -> None:
+    program = bound(product(*sizes, dtype), i_1=2, i_2=16, j_1=4, j_2=4, j_3=2, k_1=32)
     arrays = [
         np.zeros(one.extents, "u2" if one.dtype == "bfloat16" else "f4") for one in program.buffers
     ]
@@ -149,7 +174,7 @@ def test_a_product_has_no_race_and_loads_in_the_fewest_waves(sizes: tuple[int, i
         loads = [
             row
             for row in log.launches[0].traffic
-            if row.access.space == "shared" and not row.access.store and row.access.size_bytes == 16
+            if row.access.space == "shared" and not row.access.store
         ]
         assert loads
         for row in loads:
@@ -166,32 +191,45 @@ def test_the_plain_form_has_scalar_products() -> None:
     np.testing.assert_array_equal(found["C"], a @ b)
 
 
-def exact(code: SimtCode, program: Program) -> bool:
+def stored(values: Array, dtype: str) -> Array:
+    """Return float32 values as a kernel takes them."""
+    return bf16(values) if dtype == "bfloat16" else values
+
+
+def exact(code: SimtCode, program: Program, turned: str = "") -> bool:
     """Return whether a kernel multiplies integers exactly."""
     draw = np.random.default_rng(3)
     by_name = {one.name: one for one in program.buffers}
-    a, b = (draw.integers(-99, 100, by_name[x].extents).astype(np.float32) for x in "AB")
+    given = {x: draw.integers(-99, 100, by_name[x].extents).astype(np.float32) for x in "AB"}
     c = np.full(by_name["C"].extents, np.nan, np.float32)
-    arrays = {"A": bf16(a), "B": bf16(b), "C": c}
+    arrays = {"C": c} | {x: stored(one, by_name[x].dtype) for x, one in given.items()}
     load(build_texts(code)).run([arrays[one.name].ctypes.data for one in program.buffers])
+    a, b = (one.T if x in turned else one for x, one in given.items())
     return np.array_equal(c, a @ b)
 
 
 def mutants(code: SimtCode) -> Iterator[SimtCode]:
-    """Yield kernels with one load of matrices turned over, or two operands of a product swapped."""
+    """Yield kernels with one wrong fragment.
+
+    A load of matrices of 16 bits is turned over, a word is that of the load before, two operands of
+    a product are swapped.
+    """
     text = code.texts[0]
     begin = text.index("define ")
     plain, turned = (LOAD.format(turned=part) for part in ("", ".trans"))
     changed: list[str] = []
     for match in re.finditer(rf'@"({re.escape(plain)}|{re.escape(turned)})"', text):
         other = turned if match[1] == plain else plain
-        if match.start() > begin:
+        if match.start() > begin and BF16.function in text:
             changed.append(f'{text[: match.start()]}@"{other}"{text[match.end() :]}')
-    for match in re.finditer(rf'@"{re.escape(FUNCTION)}"\((.+)\)', text):
-        given = match[1].split(", ")
+    for match in re.finditer(rf'@"({"|".join(map(re.escape, FUNCTIONS))})"\((.+)\)', text):
+        given = match[2].split(", ")
         for k in (0, 1, 2, 4, 6, 7, 8) if len(given) == 10 and match.start() > begin else ():
             swapped = [*given[:k], given[k + 1], given[k], *given[k + 2 :]]
-            changed.append(text[: match.start(1)] + ", ".join(swapped) + text[match.end(1) :])
+            changed.append(text[: match.start(2)] + ", ".join(swapped) + text[match.end(2) :])
+    words = list(re.finditer(r"= load float, ptr addrspace\(3\) (%v\d+),", text))
+    for before, match in pairwise(words):
+        changed.append(text[: match.start(1)] + before[1] + text[match.end(1) :])
     for one in changed:
         head = one
         for name in (plain, turned):
@@ -201,14 +239,88 @@ def mutants(code: SimtCode) -> Iterator[SimtCode]:
         yield SimtCode((head,), code.launches, code.buffers)
 
 
-def test_every_swapped_fragment_is_caught() -> None:
-    program = bound(product(32, 16, 48), **SMALL)
+@pytest.mark.parametrize("turned", ["", "AB"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_swapped_fragment_is_caught(dtype: str, turned: str) -> None:
+    program = bound(product(32, 32, 48, dtype, turned), **SMALL)
     code = simt_code(program, GPU)
-    assert exact(code, program)
+    assert exact(code, program, turned)
     found = list(mutants(code))
     count = sum(instructions(tile) for tile in products(program))
-    assert len(found) > 7 * count
-    assert not [k for k, mutant in enumerate(found) if exact(mutant, program)]
+    words = simt_code(program, GPU).texts[0].count("load float, ptr addrspace(3)")
+    loads = count if dtype == "bfloat16" else words - 1
+    assert len(found) >= 7 * count + loads
+    assert bool(words) is (dtype == "float32")
+    assert not [k for k, mutant in enumerate(found) if exact(mutant, program, turned)]
+
+
+def tf32(values: Array) -> Array:
+    """Return float32 values to nearest in 11 bits, ties away from zero."""
+    words = values.view(np.uint32)
+    return ((words + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+@pytest.mark.parametrize("turned", ["", "A", "B", "AB"])
+def test_operands_are_rounded_to_tf32_and_sums_are_not(turned: str) -> None:
+    program = bound(product(32, 32, 48, "float32", turned), **SMALL)
+    assert products(program)
+    draw = np.random.default_rng(4)
+    a, b = (draw.standard_normal(shape).astype(np.float32) for shape in ((32, 48), (48, 32)))
+    a[:, 7] = (1 + 2.0**-11) * np.float32(2) ** draw.integers(-9, 9, 32)  # ties
+    given = {"A": a, "B": b}
+    c = np.full((32, 32), np.nan, np.float32)
+    arrays = {"C": c} | {
+        x: np.ascontiguousarray(one.T if x in turned else one) for x, one in given.items()
+    }
+    code = simt_code(program, GPU)
+    load(build_texts(code)).run([arrays[one.name].ctypes.data for one in program.buffers])
+    x, y = (tf32(one).astype(np.float64) for one in (a, b))
+    sums = 48 * 2.0**-24 * (abs(x) @ abs(y))
+    assert (abs(c - x @ y) <= sums).all()
+    assert (abs(c - a.astype(np.float64) @ b) > sums).any()
+
+
+CONVOLUTIONS: Final = {
+    "nhwc": conv2d_nhwc(1, 9, 18, 16, 16, 3, Window(padding=1)),
+    "nchw": conv2d_bias_relu(1, 16, 18, 18, 32, 3, Window(padding=1)),
+    "strided": conv2d(2, 11, 33, 35, 17, 3, Window(stride=2, padding=1)),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_is_right_in_tf32(name: str) -> None:
+    dag = CONVOLUTIONS[name]
+    plan = plan_of(dag)
+    row = [1] * len(plan.sizes)
+    for step in matrix_steps(plan):
+        row[step.column] = step.size
+    program = bind(plan, row, GPU)
+    assert products(program)
+    assert right(dag, program)
+
+
+def test_float32_is_not_rounded_without_a_request() -> None:
+    plan = tiled_plan(product(64, 64, 64, "float32"))
+    assert not matrix_steps(plan)
+    program = bind(plan, row_of(plan, **SMALL), GPU)
+    assert program.meaning is None
+    assert not products(program)
+    assert "tf32" not in simt_code(program, GPU).texts[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_gpu_without_the_instruction_has_scalar_code(dtype: str) -> None:
+    dag = product(48, 48, 48, dtype)
+    plan = plan_of(dag)
+    old = replace(GPU, cpu="sm_75")
+    assert products(bind(plan, row_of(plan, **SMALL), GPU))
+    assert not products(bind(plan, row_of(plan, **SMALL), old))
+
+
+BLOCKS: Final[dict[str, dict[str, int]]] = {
+    "bfloat16": {"i_1": 2, "i_2": 64, "j_1": 32, "j_2": 4, "j_3": 2, "k_1": 32},
+    "float32": {"i_1": 8, "i_2": 32, "j_1": 8, "j_2": 4, "j_3": 2, "k_1": 16},
+}
 
 
 @pytest.mark.cuda
@@ -216,7 +328,7 @@ def test_every_swapped_fragment_is_caught() -> None:
 @pytest.mark.parametrize("arch", PRESETS)
 @pytest.mark.parametrize("n", [4096, 1000])
 def test_a_block_of_128_by_256_by_32_keeps_the_tensor_cores_busy(arch: str, n: int) -> None:
-    program = bound(product(n, n, n), i_1=2, i_2=64, j_1=32, j_2=4, j_3=2, k_1=32)
+    program = bound(product(n, n, n), **BLOCKS["bfloat16"])
     (one,) = static_report(simt_code(program, GPU), cuda_target(arch)).launches
     assert not one.spills
     assert one.main["HMMA"] == 64
@@ -225,9 +337,28 @@ def test_a_block_of_128_by_256_by_32_keeps_the_tensor_cores_busy(arch: str, n: i
     assert one.main["BAR"] == 1
 
 
+@pytest.mark.cuda
+@needs_ptxas
+@pytest.mark.parametrize("arch", PRESETS)
+@pytest.mark.parametrize(("turned", "words"), [("", 32), ("B", 0)])
+def test_a_block_of_256_by_64_by_16_is_bound_by_the_tensor_cores(
+    arch: str, turned: str, words: int
+) -> None:
+    """An instruction takes a tensor core 6.4 clocks of sm_90, 8 of sm_80."""
+    program = bound(product(1000, 1000, 1000, "float32", turned), **BLOCKS["float32"])
+    (one,) = static_report(simt_code(program, GPU), cuda_target(arch)).launches
+    assert not one.spills
+    assert one.main["HMMA"] == 64
+    assert one.main.total <= 6.4 * 64
+    assert one.main["LDSM"] == 8 + (8 - words // 4)
+    assert words <= one.main["LDS"] < words + 8
+    assert one.main["BAR"] == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [512, 1023])
-def test_random_rows_of_a_product_often_fit_the_matrix_instruction(n: int) -> None:
-    plan = tiled_plan(product(n, n, n))
+def test_random_rows_of_a_product_often_fit_the_matrix_instruction(n: int, dtype: str) -> None:
+    plan = plan_of(product(n, n, n, dtype))
     rows = sample(plan, 40, np.random.default_rng(0))
     fitting = [row for row in rows if products(bind(plan, row, GPU))]
     assert len(fitting) >= 10
