@@ -26,6 +26,8 @@ from ansorpy.tuner.trust import versions
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 RELU = "def relu(float(64) A) -> (B) { B(i) = fmax(A(i), 0) }"
 CONV = conv2d_bias_relu(1, 4, 8, 8, 8, 3, Window(padding=1))  # more plans than promising ones
