@@ -38,6 +38,8 @@ from tests.codegen.simt.device.test_operators import EMULATED
 from tests.codegen.simt.emulator.test_measured import last_store_dropped
 from tests.tuner.test_emulated_delivery import EmulatedPool
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 SM_90: Final = cuda_target("sm_90")
 DAG: Final = workloads.matmul(16, 32, 8)
 KEY: Final = task_key(workload_key(DAG), SM_90)

@@ -19,6 +19,8 @@ from ansorpy.tuner.options import LocalOptions, TuneOptions, job_fields, options
 from ansorpy.tuner.request import Request
 from tests.tuner.options_trace import trace
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 MM = parse("def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")
 SOME: dict[str, Any] = {
     "trials": 7, "seconds": 1.5, "target_latency_s": 1e-3, "stop_if_gain_below": 0.01,

@@ -21,6 +21,8 @@ from ansorpy.tuner.twins import each_told, leaders, renamed, summed, twin_names,
 from tests.artifact.test_pack import TARGET
 from tests.fakes import fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 TEXT = """
 def first(float(16,24) A, float(24,32) B, float(32) b) -> (D) {
   C(i,j) +=! A(i,k) * B(k,j)
