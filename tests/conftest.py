@@ -26,7 +26,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:  # also in the process that starts the workers of xdist
     gc.freeze()
     gc.enable()
 
