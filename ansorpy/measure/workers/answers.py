@@ -4,6 +4,7 @@ The type of an answer is the return annotation of the called function, or `Raise
 `MachineCode` is the class that the back end of the request declares as `BUILT`.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, get_type_hints
@@ -82,10 +83,12 @@ def limit_bytes(codec: Codec) -> int:
 def _codec(function: str, backend_name: str) -> Codec:
     raised = find("ansorpy.measure.workers.replies:Raised")
     answer = get_type_hints(find(function))["return"]
-    table: dict[Any, Callable[[Any], bool]] = {find(name): holds for name, holds in CLASSES.items()}
+    built = backend(backend_name).BUILT if backend_name else None
+    # The types of an answer are imported by now: a process for CPUs needs no module of a GPU.
+    known = [name for name in CLASSES if name.partition(":")[0] in sys.modules]
+    table: dict[Any, Callable[[Any], bool]] = {find(name): CLASSES[name] for name in known}
     instead = dict(BOUND)
-    if backend_name:
-        built = backend(backend_name).BUILT
+    if built is not None:
         table.setdefault(built, _any)
         instead[MachineCode] = built
     return Codec(raised | answer, table, instead)
