@@ -97,7 +97,7 @@ class Connection:
         path: str,
         *,
         query: Mapping[str, str | int | bool | None] | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | str | None = None,
         file: Path | None = None,
         headers: Mapping[str, str] | None = None,
         read_timeout_s: float | None = None,
@@ -108,6 +108,7 @@ class Connection:
         changes nothing.
 
         Args:
+            body: an object, sent as JSON, or a text, whose Content-Type is among the headers.
             file: a file as the body, instead of an object.
             read_timeout_s: time for the reply, if it takes longer than others.
 
@@ -115,7 +116,9 @@ class Connection:
             ServiceError: a problem that retrying does not mend.
             SpecError: the file cannot be read.
         """
-        content = None if body is None else json.dumps(body, allow_nan=False)
+        content = body if isinstance(body, str) else None
+        if isinstance(body, Mapping):
+            content = json.dumps(body, allow_nan=False)
         timeout = self._http.timeout
         if read_timeout_s is not None:
             timeout = httpx.Timeout(timeout.connect, read=read_timeout_s)

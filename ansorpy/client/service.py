@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -21,6 +21,8 @@ from ansorpy.tuner.keywords import method_keywords_of
 ID_CHARS = 32
 ID = re.compile(rf"[0-9a-f]{{1,{ID_CHARS}}}")
 QUIET_S = 45.0  # a stream of events says something at least every 15 s
+PART_BYTES = 2**19  # records of one request; a service takes 1 MiB of them
+JSON_LINES = "application/x-ndjson"
 REST_S = 0.5  # before a broken stream is taken up again
 
 
@@ -284,6 +286,24 @@ class Client(ModelCalls):
         with self._connection.stream("/v1/records", query, QUIET_S) as lines:
             yield from (line for line in lines if line)
 
+    def import_records(self, lines: Iterable[str]) -> int:
+        """Import records, a JSON line each, and return the number of new ones.
+
+        They start searches of their tasks and answer no request. The lines go in parts of at most
+        half a MiB, each kept whole or not at all; lines that were sent before are kept once.
+
+        Raises:
+            ServiceError: a line is no record (422; its number counts from the start of its part),
+                or longer than the service takes (413).
+        """
+        return sum(map(self._import_part, _parts(lines)))
+
+    def _import_part(self, part: Sequence[str]) -> int:
+        reply = self._connection.send(
+            "POST", "/v1/records", body="\n".join(part), headers={"Content-Type": JSON_LINES}
+        )
+        return int(reply.json()["new"])
+
     def targets(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the facts of every target that has a living worker, by digest."""
         told = self._connection.get("/v1/targets")
@@ -293,6 +313,21 @@ class Client(ModelCalls):
         """Return the living workers; needs an admin key."""
         told: Sequence[Mapping[str, Any]] = self._connection.get("/v1/workers")["workers"]
         return told
+
+
+def _parts(lines: Iterable[str]) -> Iterator[Sequence[str]]:
+    """Yield the lines in parts of at most PART_BYTES; a longer line is a part of its own."""
+    part: list[str] = []
+    size = 0
+    for line in filter(None, map(str.strip, lines)):
+        length = len(line.encode()) + 1
+        if part and size + length > PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += length
+    if part:
+        yield part
 
 
 def _bundle_of(job: Job) -> str | None:

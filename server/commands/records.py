@@ -54,12 +54,20 @@ def export(
 @app.command("import")
 def take_in(
     file: Annotated[str, typer.Argument(help="A JSONL file, or - for standard input.")],
+    remote: Annotated[
+        bool, typer.Option("--remote", help="Into the service instead of the database.")
+    ] = False,
 ) -> None:
     """Import records, each once; later tunings of their tasks measure their programs first."""
-    from ansorpy.records import import_jsonl, lines_of
+    from ansorpy.records import encode, import_jsonl, lines_of
 
     with wrong_input(), refused_records(), opened(file) as lines:
-        new = _kept(import_jsonl(lines_of(lines), file))
+        records = import_jsonl(lines_of(lines), file)
+        if remote:
+            with service() as client:
+                new = client.import_records(map(encode, records))
+        else:
+            new = _kept(records)
     typer.echo(f"{new} new records", err=True)
 
 

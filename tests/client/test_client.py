@@ -21,6 +21,7 @@ from ansorpy.client.model import ReplyError, event_of, job_of
 from ansorpy.errors import PackageError, SpecError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.model.home import home_model
+from ansorpy.records import encode
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.http.openapi_examples import REPLIES
 from ansorpy.server.jobs import lease
@@ -29,6 +30,7 @@ from tests.model.test_join import tuned
 from tests.server.onnx_models import small
 from tests.server.process import Live, process
 from tests.server.service import MM, Service, package
+from tests.test_records import trial
 
 Answer = httpx.Response | Exception
 FACTS = {  # a model that was divided into no tasks
@@ -268,6 +270,19 @@ def test_explanations_and_records_are_complete(live: Live, stage: Service) -> No
         assert client.targets() == {}
         assert client.workers() == []
         assert client.ready()["database"] == "sqlite"
+
+
+def test_many_records_are_imported_in_parts(live: Live) -> None:
+    lines = [encode(trial(1.0, row=(number,))) for number in range(1, 4)]
+    spaced = [line.replace("{", "{" + " " * 300_000, 1) for line in lines]
+    with client_of(live) as (client, network):
+        assert client.import_records([*spaced, ""]) == 3
+        assert [r.method for r in network.seen] == ["POST"] * 3
+        assert client.import_records(lines) == 0
+        assert {json.loads(line)["row"][0] for line in client.records()} >= {1, 2, 3}
+        assert client.import_records([]) == 0
+        with pytest.raises(ServiceError, match="cannot import line 1 because it is no record"):
+            client.import_records(["x"])
 
 
 def test_a_kernel_is_pulled_and_checked(live: Live, stage: Service, tmp_path: Path) -> None:

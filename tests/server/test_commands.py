@@ -239,6 +239,22 @@ def test_records_are_exported_and_imported_as_lines(stage: Stage, tmp_path: Path
     assert store.count() == 1
 
 
+def test_records_are_imported_into_a_service_without_trust(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    file.write_text("".join(f"{encode(trial(seconds))}\n" for seconds in (4.0, 5.0)))
+    for new in (2, 0):
+        taken = stage.run("records", "import", str(file), "--remote")
+        assert (taken.exit_code, taken.stderr) == (0, f"{new} new records\n")
+    store = SqlStore(stage.engine, local_tenant(stage.engine))
+    found = {encode(one): one.origin for one in store.export()}
+    assert [found[line] for line in file.read_text().splitlines()] == ["imported", "imported"]
+    file.write_text(f"{encode(trial(3.0))}\nx\n")
+    wrong = stage.run("records", "import", str(file), "--remote")
+    assert wrong.exit_code == 2
+    assert "line 2: not a record" in wrong.stderr
+    assert encode(trial(3.0)) not in map(encode, store.export())
+
+
 def test_imported_records_have_the_origin_imported(tmp_path: Path) -> None:
     file, url = tmp_path / "records.jsonl", f"sqlite:///{tmp_path}/own.db"
     told = {**json.loads(encode(trial(1.0))), "origin": "measured"}
