@@ -1,0 +1,31 @@
+"""MetaSchedule: rules, modes and components of the user's own."""
+
+import pytest
+
+from tests.server.service import MM
+from tests.systems.stage import Stage, left
+
+
+def test_a_rule_file_in_the_folder_is_listed_and_enabled_by_a_job(stage: Stage) -> None:
+    """A user sees a dropped file in GET /v1/rules, and its verdicts in a job that allows it."""
+    sets = {one["kind"]: one for one in stage.client.get("/v1/rules").json()["sets"]}
+    assert [rule["name"] for rule in sets["cpu+mine"]["rules"]] == ["TwoLevels"]
+    job = stage.client.post("/v1/jobs", json={"text": MM, "allow": ["mine"]}).json()
+    told = stage.client.get(f"/v1/jobs/{job['id']}/explain").json()
+    verdicts = {one["rule"]: one["verdict"] for one in told["visits"][0]["verdicts"]}
+    assert (told["sketches"], verdicts["TwoLevels"]) == (5, "apply")
+
+
+@pytest.mark.slow
+def test_three_modes_at_one_endpoint_give_verified_kernels(stage: Stage) -> None:
+    """A user posts mode auto, template or manual, and gets a kernel of the same form."""
+    for job, trials in ((stage.auto, 2), (stage.template, 2), (stage.manual, 1)):
+        (task,) = job["tasks"]
+        assert (task["trials"], task["verified"], task["final"]) == (trials, True, True)
+        manifest = stage.client.get(f"/v1/kernels/{task['kernel']}/manifest.json").json()
+        assert manifest["best_so_far"] is False
+
+
+@left("replaceable parts: components chosen by the name of an entry point")
+def test_every_component_is_replaced_by_an_entry_point() -> None:
+    """A user replaces the cost model, the search or the store by name, in a job."""
