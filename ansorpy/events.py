@@ -8,6 +8,7 @@ from typing import Literal
 from ansorpy.artifact.rate import Rate
 from ansorpy.codegen.exported_types import Library
 from ansorpy.measure.outcome import Estimated
+from ansorpy.records import RacedOwn
 from ansorpy.units import duration
 
 # The reason for the end of a search: a budget, the target latency, too small a recent gain, no task
@@ -332,12 +333,13 @@ class TaskResult:
     trials: int
     seconds: float
     verified: bool
-    winner: Literal["tuned", "baseline"] | None
+    winner: Literal["tuned", "baseline", "own"] | None
     kernel: Path | None  # the zip
     flop: int = 0
     naive_s: float | None = None
     numpy_s: float | None = None
     numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
+    own: tuple[RacedOwn, ...] = ()  # kernels of the user's own in the final race
     failures: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     suspects: tuple[Suspect, ...] = ()

@@ -13,6 +13,7 @@ from pathlib import Path
 from ansorpy.artifact import LoadedKernel, load
 from ansorpy.events import NetworkResult, Stopped, TaskResult
 from ansorpy.measure.outcome import Estimated
+from ansorpy.records import RacedOwn
 from ansorpy.units import duration
 
 MAX_REASONS = 3  # reasons shown for a task without a kernel
@@ -161,8 +162,20 @@ def _speedup(result: TaskResult) -> str:
     if result.winner == "baseline" and best_s is not None:
         faster = "NumPy" if (result.numpy_s or inf) < best_s else "the untuned kernel"
         told.append(f"the baseline won: {faster}")
+    told += [text for one in result.own for text in _own(one, best_s)]
+    if result.winner == "own":
+        first = min((one for one in result.own if one.best_s), key=lambda one: one.best_s or inf)
+        told.append(f"your {first.name} won: keep it")
     told += [f"NumPy left out: {result.numpy_note}"] if result.numpy_note else []
     return ", ".join(told) or "-"
+
+
+def _own(one: RacedOwn, best_s: float | None) -> list[str]:
+    """Return the time of a kernel of the user's own, or why it was left out."""
+    if one.best_s is None:
+        return [f"your {one.name} left out: {one.note}"]
+    ratio = [] if best_s is None else [f"{one.best_s / best_s:.2f}x"]
+    return [" ".join([*ratio, f"your {one.name} ({duration(one.best_s)})"])]
 
 
 def _trials(result: TaskResult) -> str:

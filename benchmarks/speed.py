@@ -27,6 +27,7 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.own_kernel import OwnKernel
 from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores
 from ansorpy.measure.workers.pool import THREAD_COUNTS
 from ansorpy.records import MemoryStore
@@ -70,9 +71,10 @@ class OursOnly(MeasurePool):
         first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
         beside: Callable[[], object] = lambda: None,
+        own: Sequence[OwnKernel] = (),
     ) -> dict[str, PairedTimes | Failed]:
         """Race the contestants, without NumPy."""
-        return super().race(contestants, False, first_case_s, late, beside)
+        return super().race(contestants, False, first_case_s, late, beside, own)
 
 
 def kernel_of(workload: str, dag: Dag, args: Namespace) -> Path | None:

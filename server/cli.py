@@ -104,6 +104,12 @@ def tune(
     out: Annotated[
         Path, typer.Option(help="Folder for the kernels; NAME.zip names the bundle of a model.")
     ] = Path("kernels"),
+    own: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="A delivered zip that joins the final race; again for more."
+        ),
+    ] = None,
     profile: Annotated[
         bool,
         typer.Option(
@@ -145,11 +151,16 @@ def tune(
             machine = named_target(target, options.cores)
             require_cpu(machine.kind)
             check_profile(profile, machine.names[-1], estimated=False)
+            if own:
+                raise SpecError(
+                    "cannot race --own with a model because its tasks end without a race;"
+                    " expected a file of tasks"
+                )
             tuning.tune_model(file, options, machine, bind, shape, out, as_json)
             return
         dags = read_file(file, pairs(bind, "--bind", int))
         options = replace(options, trials=options.trials_of(len(dags)))
-        request = Request.of(options, dags, named_target(target, options.cores))
+        request = Request.of(options, dags, named_target(target, options.cores), own=own or ())
         check_profile(profile, target, request.estimated)
         settings = read_settings()
         kind = request.target.kind
@@ -367,6 +378,7 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                 "numpy_s": result.numpy_s,
                 "numpy_note": result.numpy_note,
                 "winner": result.winner,
+                "own": [asdict(one) for one in result.own],
                 "trials": result.trials,
                 "seconds": result.seconds,
                 "verified": result.verified,

@@ -14,6 +14,7 @@ from ansorpy.measure.timing.delivered import CallJob
 from ansorpy.measure.timing.delivered_call import DeliveredCall
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
+from ansorpy.measure.timing.own_kernel import OwnKernel
 from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
@@ -75,11 +76,12 @@ class FakePool:
         first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
         beside: Callable[[], object] = lambda: None,
+        own: Sequence[OwnKernel] = (),
     ) -> dict[str, PairedTimes | Failed]:
         beside()
         if self.fails:
             return {name: Failed("wrong", "C[0] is 1, not 2") for name in contestants}
-        names = [*contestants, *(["numpy"] if numpy else [])]
+        names = [*contestants, *(f"own: {one.name}" for one in own), *(["numpy"] if numpy else [])]
         raced: dict[str, PairedTimes | Failed] = {
             name: PairedTimes(((self.race_s.get(name, 2e-3),),) * 2) for name in names
         }

@@ -52,6 +52,7 @@ def imports(path: Path) -> set[str]:
 # Requests travel from the parent to its children as pickles; answers never do.
 PICKLING = {
     "ansorpy/measure/workers/worker.py": {"dumps"},  # the parent writes a request
+    "ansorpy/measure/timing/own_kernel.py": {"loads"},  # a child reads a function of its user
     "ansorpy/measure/unbound.py": {"dumps", "loads"},  # a plan in a request, read in a child
     "ansorpy/measure/workers/worker_main.py": {"loads"},  # a child reads a request
 }
@@ -72,7 +73,7 @@ def test_only_requests_to_our_own_children_are_pickled() -> None:
 
 
 def test_unpickling_happens_in_children_only() -> None:
-    """A child reads requests in its main loop, and plans when it binds a candidate."""
+    """A child reads requests in its main loop, plans to bind, and functions of its user."""
     callers = {}
     for path, names in PICKLING.items():
         for function in ast.walk(ast.parse((ROOT / path).read_text())):
@@ -83,6 +84,7 @@ def test_unpickling_happens_in_children_only() -> None:
                 if "pickle.loads" in called:
                     callers[path] = function.name
     assert callers == {
+        "ansorpy/measure/timing/own_kernel.py": "_loaded",
         "ansorpy/measure/unbound.py": "_unpickled",
         "ansorpy/measure/workers/worker_main.py": "_answer",
     }  # fmt: skip

@@ -34,7 +34,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simd_file import FILE
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.outcome import Measured
-from ansorpy.records import Race, Record
+from ansorpy.records import Race, RacedOwn, Record
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
@@ -193,9 +193,18 @@ def raced_fields(dag: Dag, record: Record, race: Race) -> dict[str, Any]:
         "naive_s": _spread(race.naive_s) if race.naive_s else None,
         "numpy_s": _spread(race.numpy_s) if race.numpy_s else None,
         "numpy_note": race.numpy_note,
+        **({"own": [_own(one, race.best_s) for one in race.own]} if race.own else {}),
         "trials": race.trials,
         "created_s": record.created_s,
     }
+
+
+def _own(one: RacedOwn, best_s: float) -> dict[str, Any]:
+    """Return the fields of a kernel of the user's own: its times and ratio, or a reason."""
+    if one.best_s is None:
+        return {"name": one.name, "latency_s": None, "ratio": None, "note": one.note}
+    ratio = one.best_s / best_s
+    return {"name": one.name, "latency_s": _spread(one.times_s), "ratio": ratio, "note": one.note}
 
 
 def about(

@@ -20,6 +20,7 @@ from ansorpy.measure.timing.delivered_call import DeliveredCall
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.local_slot import LocalSlot
+from ansorpy.measure.timing.own_kernel import OwnKernel
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound
@@ -137,6 +138,7 @@ class MeasurePool:
         first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
         beside: Callable[[], object] = lambda: None,
+        own: Sequence[OwnKernel] = (),
     ) -> dict[str, PairedTimes | Failed]:
         """Check the contestants, then time them in turns in several fresh processes.
 
@@ -149,13 +151,14 @@ class MeasurePool:
                 seconds; `verify` such a kernel before its delivery.
             late: once it is true, no further process is started.
             beside: work of this process, done in a thread until the timing begins.
+            own: kernels of the user's own, which race as "own: NAME" if they pass every case.
         """
         self._get_ready()
         with self._intact():
             self._begin_peak()
             return final_race.race(
                 self.batches, self.slot, self.dag, contestants, numpy, first_case_s or {}, late,
-                beside,
+                beside, own,
             )  # fmt: skip
 
     def rerank(

@@ -13,12 +13,13 @@ from ansorpy.frontends.json.strict import parse_json
 from ansorpy.measure.outcome import Estimated, FailureKind, Measured, Outcome
 from ansorpy.measure.outcome import Failed as Failure
 from ansorpy.records import fields
-from ansorpy.records.record import FORMAT, MAX_DAG, Race, Record
+from ansorpy.records.record import FORMAT, MAX_DAG, Race, RacedOwn, Record
 
 MAX_LINE_BYTES: Final = 2**20  # about 100 times the size of a trial of a large Dag
 MAX_TEXT: Final = 2**16  # characters of a message
 MAX_PLAN: Final = 2**18  # characters of a plan
 MAX_VERSIONS: Final = 32  # packages whose version a record names
+MAX_OWN: Final = 64  # kernels of the user's own in a race
 MAX_PARTS: Final = 16  # parts of an estimate
 
 # Seconds, both ends included: shorter or longer times are no measurement.
@@ -138,6 +139,10 @@ def _race(value: object) -> Race | None:
     return race
 
 
+def _own(value: object) -> RacedOwn:
+    return RacedOwn(**_fields(value, RACED_OWN, OPTIONAL))
+
+
 _SECONDS: Final = fields.number(0.0, LONGEST_S)
 _TIME: Final = fields.number(SHORTEST_S, LONGEST_S)
 _BOUND: Final = fields.number(0.0, MAX_FLOAT)
@@ -148,7 +153,7 @@ OPTIONAL: Final = frozenset(
     {
         "build_s", "check_s", "run_s", "load_s", "aborted", "slowdown", "excerpt", "seconds",
         "native_sha256", "native_s", "native_note", "reformulated", "errors", "flop",
-        "peak_flop_per_s", "numpy_note",
+        "peak_flop_per_s", "numpy_note", "own", "note",
     }
 )  # fmt: skip
 
@@ -174,8 +179,13 @@ OUTCOME_FAILED: Final[Table] = {
     "excerpt": _MESSAGE,
     "seconds": _SECONDS,
 }
+RACED_OWN: Final[Table] = {
+    "name": fields.name,
+    "times_s": fields.list_of(_TIME),
+    "note": _MESSAGE,
+}
 RACE: Final[Table] = {
-    "winner": fields.word("tuned", "baseline"),
+    "winner": fields.word("tuned", "baseline", "own"),
     "delivered": fields.word("tuned", "naive"),
     "tuned_s": fields.list_of(_TIME),
     "naive_s": fields.list_of(_TIME),
@@ -194,6 +204,7 @@ RACE: Final[Table] = {
     "flop": fields.whole,
     "peak_flop_per_s": _BOUND,
     "numpy_note": _MESSAGE,
+    "own": fields.list_of(_own, most=MAX_OWN),
 }
 RECORD: Final[Table] = {
     "key": fields.name,

@@ -55,6 +55,20 @@ def target_digest(target: Target) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class RacedOwn:
+    """A kernel of the user's own in a race: its samples in seconds, or why it was left out."""
+
+    name: str
+    times_s: tuple[float, ...]  # () if it was left out
+    note: str = ""  # the reason; "": it raced
+
+    @property
+    def best_s(self) -> float | None:
+        """The fastest sample; None if it was left out."""
+        return min(self.times_s, default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class Race:
     """The interleaved final of a task: the tuned kernel against the untuned one and NumPy.
 
@@ -62,7 +76,7 @@ class Race:
     that the same request is answered from the store.
     """
 
-    winner: str  # "tuned" or "baseline"
+    winner: str  # "tuned", "baseline" or "own"
     delivered: str  # "tuned" or "naive": the faster of our two kernels
     tuned_s: tuple[float, ...]
     naive_s: tuple[float, ...]
@@ -81,6 +95,7 @@ class Race:
     flop: int = 0  # operations that the delivered kernel executes; 0: not known
     peak_flop_per_s: float = 0.0  # upper bound for all kernels of the task; 0.0: not known
     numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
+    own: tuple[RacedOwn, ...] = ()  # kernels of the user's own
 
     @property
     def best_s(self) -> float:
@@ -186,7 +201,7 @@ def carried(dag: Dag) -> Carried:
     return {"dag": text if len(text) <= MAX_DAG else "", "structure": structure_key(dag)}
 
 
-def _fields(value: Measured | Estimated | Failed | Race) -> dict[str, Any]:
+def _fields(value: Measured | Estimated | Failed | Race | RacedOwn) -> dict[str, Any]:
     pairs = {name: getattr(value, name) for name in value.__dataclass_fields__}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs.items()}
 
@@ -206,8 +221,8 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _race_to_json(race: Race) -> dict[str, Any]:
-    fields = _fields(race)
-    for name in ("flop", "peak_flop_per_s", "numpy_note"):
+    fields = _fields(race) | {"own": [_fields(one) for one in race.own]}
+    for name in ("flop", "peak_flop_per_s", "numpy_note", "own"):
         if not fields[name]:
             del fields[name]  # older records have none, and keep their ids
     return fields

@@ -18,6 +18,7 @@ from ansorpy.tuner.interrupts import follow
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
 from ansorpy.tuner.options import LocalOptions
+from ansorpy.tuner.own_kernels import Given
 from ansorpy.tuner.request import Request, read_dags
 from ansorpy.tuner.targets import named_target
 from ansorpy.tuner.tune import run
@@ -57,6 +58,14 @@ class TuneCall(LocalOptions):
     out: Annotated[
         Path | str | None, Option("Folder of the zips; in the user's data folder unless given.")
     ] = field(default=None, kw_only=True)
+    own: Annotated[
+        Given,
+        Option(
+            "Kernels of your own for the final race: functions of arrays (NumPy, numba) or paths of"
+            " delivered zips, one or several, of several tasks by name. Each that passes every"
+            " check is timed beside the winner and the baselines, and told with the result."
+        ),
+    ] = field(default=(), kw_only=True)
     progress: Annotated[
         bool | None,
         Option(
@@ -83,7 +92,7 @@ def tune(call: TuneCall) -> Result:
     target = call.target
     if not isinstance(target, Target):
         target = local_target(call.cores) if target is None else named_target(target, call.cores)
-    request = Request.of(call, read_dags(call.what, call.bind), target)
+    request = Request.of(call, read_dags(call.what, call.bind), target, own=call.own)
     store = default_store() if call.store is None else call.store
     folder = None if call.out is None else Path(call.out)
     events = run(request, call.rules, store, folder, experience=Experience.beside(store))

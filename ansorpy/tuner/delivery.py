@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from math import inf, isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from ansorpy.cost.model import CostModel
@@ -25,6 +26,7 @@ from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.contestant import Contestant, finalist, untuned
 from ansorpy.tuner.final_race import RaceResult
 from ansorpy.tuner.first_answer import First
+from ansorpy.tuner.own_kernels import OwnByTask
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.time_budget import TimeBudget
@@ -50,6 +52,7 @@ class Deliveries:
         repeatable: let no time that has no record decide: neither which of several choices is the
             first answer, nor whether a race drops a candidate while the search goes on.
         early: as of the request.
+        own: kernels of the user's own in the races, by task.
     """
 
     def __init__(
@@ -64,7 +67,9 @@ class Deliveries:
         libraries: bool = False,
         repeatable: bool = False,
         early: bool = False,
+        own: OwnByTask = MappingProxyType({}),
     ) -> None:
+        self._own = own
         self._libraries, self._repeatable, self._early = libraries, repeatable, early
         self._stored_races = stored_races or {}
         self._pools, self._journal, self._hasty = pools, journal, hasty
@@ -264,7 +269,8 @@ class Deliveries:
         pool = self._pools.of(task)
         for _ in range(RACES):
             finalists = self._finalists(task, self._leaders(task))
-            raced = final_race.race(task, finalists, pool, request, late=self._is_late)
+            own = self._own.get(task.name, ())
+            raced = final_race.race(task, finalists, pool, request, late=self._is_late, own=own)
             survived = any(isfinite(task.costs_s[candidate]) for candidate in finalists)
             if survived or task.best_s is None or self._is_late():
                 break

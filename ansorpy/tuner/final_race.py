@@ -1,11 +1,12 @@
 """The end of a task: the race against the baselines, and the zip of the winner."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 from ansorpy.artifact import Test, make_test, pack
 from ansorpy.artifact.archive import kernel_files
@@ -16,17 +17,19 @@ from ansorpy.events import TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.own_kernel import OwnKernel
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.records import Record
 from ansorpy.search import Candidate
 from ansorpy.tuner.contestant import Contestant, untuned
-from ansorpy.tuner.ranking import NAIVE, Ranking
+from ansorpy.tuner.ranking import NAIVE, Ranking, Winner
 from ansorpy.tuner.settle import race_of, record_of, settle
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.twins import renamed, schedule_of
 
 OUTCLASSED = 20.0  # times the best trial
 OUTCLASSED_S = 1.0
+WINNERS: Final[Mapping[str, Winner]] = {"tuned": "tuned", "baseline": "baseline", "own": "own"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ def race(
     request: str,
     clock: Callable[[], float] = time.time,
     late: Callable[[], bool] = lambda: False,
+    own: Sequence[OwnKernel] = (),
 ) -> RaceResult | list[Failed]:
     """Race the finalists against the untuned kernel and NumPy; return the kernel to deliver.
 
@@ -64,6 +68,7 @@ def race(
     Args:
         finalists: as they would be delivered, the most promising first.
         late: once it says so, one process of the race has to be enough.
+        own: kernels of the user's own, which are timed and told, and never delivered.
     """
     entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
     named = {f"tuned {place}": candidate for place, candidate in enumerate(finalists)}
@@ -79,7 +84,9 @@ def race(
             test_of(kernel.meaning)
 
     first_case_s = patience(task.best_s)
-    times = pool.race(kernels_of, first_case_s=first_case_s, late=late, beside=prepare_files)
+    times = pool.race(
+        kernels_of, first_case_s=first_case_s, late=late, beside=prepare_files, own=own
+    )
 
     def record(entry: Contestant, ranking: Ranking) -> RaceResult | Failed:
         # The untuned kernel may have run the first case only.
@@ -211,7 +218,8 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         trials=task.trials,
         seconds=task.seconds,
         verified=True,
-        winner="tuned" if outcome.winner == "tuned" else "baseline",
+        winner=WINNERS[outcome.winner],
+        own=outcome.own,
         kernel=path,
         flop=task.flop,
         naive_s=min(outcome.naive_s, default=None),

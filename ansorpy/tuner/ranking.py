@@ -6,22 +6,26 @@ from math import inf
 from typing import Final, Literal
 
 from ansorpy.measure.timing.interleave import PairedTimes as Times
+from ansorpy.measure.timing.own_kernel import OWN
 from ansorpy.measure.timing.paired_benchmark import NUMPY
+from ansorpy.records import RacedOwn
 
 NAIVE: Final = "naive"
+Winner = Literal["tuned", "baseline", "own"]
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The times of a race in seconds, who won it, and the name of the kernel to deliver."""
 
-    winner: Literal["tuned", "baseline"]
+    winner: Winner
     chosen: str
     tuned_s: tuple[float, ...]  # times of the fastest tuned kernel; () if none survived
     naive_s: tuple[float, ...]
     numpy_s: tuple[float, ...]
     numpy_note: str  # why NumPy left the race; "": it did not
     errors: tuple[float, ...]  # errors of the kernel to deliver
+    own: tuple[RacedOwn, ...] = ()  # kernels of the user's own; "own" won if one is the fastest
 
 
 def rank(finished: Mapping[str, Times], numpy_note: str, fixed: bool = False) -> Ranking:
@@ -31,14 +35,28 @@ def rank(finished: Mapping[str, Times], numpy_note: str, fixed: bool = False) ->
         fixed: the fastest tuned kernel is delivered even if the untuned one is faster: the user
             wrote its schedule.
     """
-    tuned = [name for name in finished if name not in (NAIVE, NUMPY)]
+    tuned = [name for name in finished if name not in (NAIVE, NUMPY) and not is_own(name)]
     best = min(tuned, key=lambda name: finished[name].median_s, default=NAIVE)
-    winner, chosen = judge(best, {name: times.median_s for name, times in finished.items()})
+    medians_s = {name: times.median_s for name, times in finished.items()}
+    judged, chosen = judge(best, medians_s)
+    first = min(medians_s, key=medians_s.__getitem__)
+    winner: Winner = "own" if is_own(first) else judged
     chosen = best if fixed else chosen
     own, naive, numpy = (
         _samples(finished.get(name)) for name in (best if tuned else "", NAIVE, NUMPY)
     )
-    return Ranking(winner, chosen, own, naive, numpy, numpy_note, finished[chosen].errors)
+    raced = tuple(
+        RacedOwn(name.removeprefix(OWN), _samples(times))
+        for name, times in finished.items()
+        if is_own(name)
+    )
+    errors = finished[chosen].errors
+    return Ranking(winner, chosen, own, naive, numpy, numpy_note, errors, raced)
+
+
+def is_own(name: str) -> bool:
+    """Return whether a contestant is a kernel of the user's own."""
+    return name.startswith(OWN)
 
 
 def judge(best: str, times_s: Mapping[str, float]) -> tuple[Literal["tuned", "baseline"], str]:

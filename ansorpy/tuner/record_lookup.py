@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 
 from ansorpy.codegen import shared_library
 from ansorpy.codegen.exported_types import Library
@@ -17,11 +18,17 @@ from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.final_race import deliver, export_of, result_of
 from ansorpy.tuner.networks import Networks, named, totals
 from ansorpy.tuner.options import TuneOptions, later_options
+from ansorpy.tuner.own_kernels import OwnByTask
 from ansorpy.tuner.task import Task, failures_of
 from ansorpy.tuner.trust import is_current, is_trusted
 
 
-def request_digest(tasks: Sequence[Task], options: TuneOptions, networks: Networks) -> str:
+def request_digest(
+    tasks: Sequence[Task],
+    options: TuneOptions,
+    networks: Networks,
+    own: OwnByTask = MappingProxyType({}),
+) -> str:
     """Return the digest of a request: equal requests may have the same answer.
 
     Options of release 0.1 are written as they were then; a later option is written if it differs
@@ -29,6 +36,7 @@ def request_digest(tasks: Sequence[Task], options: TuneOptions, networks: Networ
 
     Args:
         networks: of the tasks that are tuned; equal Dags are one task.
+        own: kernels of the user's own in the final race.
     """
     weights = totals(networks)
     asked: dict[str, object] = {
@@ -45,6 +53,8 @@ def request_digest(tasks: Sequence[Task], options: TuneOptions, networks: Networ
             name: [row[task.name] for task in tasks] for name, row in networks.items()
         }
     asked |= later_options(options)
+    if own:
+        asked["own"] = {name: [one.digest for one in ones] for name, ones in own.items()}
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 

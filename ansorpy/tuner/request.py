@@ -13,6 +13,7 @@ from ansorpy.te.tensor import Tensor
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.modes import check_mode_target, check_one_task
 from ansorpy.tuner.options import MAX_CORES, LocalOptions, TuneOptions, values
+from ansorpy.tuner.own_kernels import Given, OwnByTask, own_kernels
 from ansorpy.tuner.targets import device_of
 
 
@@ -28,6 +29,7 @@ class Request(LocalOptions):
     `libraries` asks for the verified library of the best candidate of each task, without a race:
     the tasks are parts of a model, whose weights are `weights_bytes` in all: if these exceed the
     last-level cache, calls are timed with cold weights (`measure.timing.cold_weights`).
+    `own` are kernels of the user's own in the final races, by task (ADR-0164).
     `device` is the back end that runs kernels of a GPU; "" if none does (`targets.device_of`).
     """
 
@@ -37,6 +39,7 @@ class Request(LocalOptions):
     early: bool = field(default=False, kw_only=True)
     libraries: bool = field(default=False, kw_only=True)
     weights_bytes: int = field(default=0, kw_only=True)
+    own: OwnByTask = field(default_factory=dict, kw_only=True)
     device: str = field(default="", kw_only=True)
 
     @staticmethod
@@ -49,14 +52,16 @@ class Request(LocalOptions):
         early: bool = False,
         libraries: bool = False,
         weights_bytes: int = 0,
+        own: Given = (),
     ) -> "Request":
         """Return the request with the options of a call or of a stored job.
 
         Kernels for the GPU of this machine run on it.
         """
         told = values(options, LocalOptions)
+        chosen = chosen_dags(dags, options.tasks)
         return Request(
-            chosen_dags(dags, options.tasks), target, first_answer=first_answer, early=early,
+            chosen, target, own=own_kernels(own, chosen), first_answer=first_answer, early=early,
             libraries=libraries, weights_bytes=weights_bytes, device=device_of(target), **told,
         )  # fmt: skip
 
@@ -71,6 +76,8 @@ class Request(LocalOptions):
             require_cpu(self.target.kind)
         if not 1 <= self.target.cores <= MAX_CORES:
             raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
+        if self.own:
+            check_own(self)
         self.check_tasks([dag.name for dag in self.dags])
         check_one_task(self, len(self.dags))
         check_mode_target(self, self.target.names[0])
@@ -79,6 +86,26 @@ class Request(LocalOptions):
     def estimated(self) -> bool:
         """True if trials are estimates: no device runs the kernels (ADR-0143)."""
         return self.target.kind == "cuda" and not self.device
+
+
+def check_own(request: Request) -> None:
+    """Refuse kernels of the user's own in a request that ends without a race on this CPU.
+
+    Raises:
+        SpecError: says which part of the request excludes the race.
+    """
+    name = request.target.names[-1]
+    reasons = {
+        f"the target {name} is no CPU": request.target.kind != "cpu",
+        "first answers, without trials, do not race": not request.trials,
+        "parts of a model do not race": request.libraries,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise SpecError(
+                f"cannot race kernels of your own because {reason};"
+                " expected a CPU, tasks and at least 1 trial"
+            )
 
 
 def check_estimated(options: TuneOptions, target: str) -> None:

@@ -1,15 +1,17 @@
 """The end of a race: the fastest kernel that passes its last checks is delivered and recorded."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from ansorpy.artifact import Test
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.timing.interleave import PairedTimes as Times
+from ansorpy.measure.timing.own_kernel import OWN
 from ansorpy.measure.timing.paired_benchmark import NUMPY
-from ansorpy.records import Race, Record
+from ansorpy.records import Race, RacedOwn, Record
 from ansorpy.search import Candidate
-from ansorpy.tuner.ranking import NAIVE, Ranking, rank
+from ansorpy.tuner.ranking import NAIVE, Ranking, is_own, rank
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.trust import versions
 
@@ -55,19 +57,25 @@ def settle(
     Args:
         named: the finalists among the entries.
         entries: kernels as they would be delivered; those that could not be built are failures.
-        times: of the entries that were built, and of NumPy.
+        times: of the entries that were built, of NumPy, and of kernels of the user's own.
         record: checks a kernel as it is delivered, and makes the record.
     """
     fit = {name: entry for name, entry in entries.items() if not isinstance(entry, Failed)}
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
     failed = {n: one for n, one in {**entries, **times}.items() if isinstance(one, Failed)}
     without = failed.pop(NUMPY, None)
+    left_out = tuple(
+        RacedOwn(name.removeprefix(OWN), (), failed.pop(name).message)
+        for name in list(failed)
+        if is_own(name)
+    )
     for name, candidate in named.items():
         if name in failed:
             task.discard(candidate, failed[name])
     note = "" if without is None else without.message
     while any(name in finished for name in (named if task.fixed else fit)):
         ranking = rank(finished, note, task.fixed)
+        ranking = replace(ranking, own=(*ranking.own, *left_out))
         raced = record(fit[ranking.chosen], ranking)
         if not isinstance(raced, Failed):
             return raced
@@ -102,6 +110,7 @@ def race_of(task: Task, entry: Entrant, ranking: Ranking, test: Test, request: s
         errors=ranking.errors,
         flop=entry.flop,
         numpy_note=ranking.numpy_note,
+        own=ranking.own,
     )
 
 

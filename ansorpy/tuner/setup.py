@@ -145,8 +145,8 @@ def prepare(
         },
         near=near_records(request, tasks, past, store),
         share=share,
-        enough=inf if request.deterministic else share,
-        digest=record_lookup.request_digest(tasks, request, networks),
+        enough=inf if request.deterministic or request.own else share,
+        digest=record_lookup.request_digest(tasks, request, networks, request.own),
         out=out,
         store=store,
         journal=journal,
@@ -280,7 +280,7 @@ def deliveries_of(
     hasty = not request.trials
     return Deliveries(
         pools, journal, digest, out, budget, hasty, races, request.libraries,
-        repeatable=request.deterministic, early=request.early,
+        repeatable=request.deterministic, early=request.early, own=request.own,
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.own_kernel import OwnKernel
 from ansorpy.records import IMPORTED, MemoryStore, Origin, Record
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.ranking import NAIVE
@@ -107,13 +108,16 @@ class Finalists(OursOnly):
         first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
         beside: Callable[[], object] = lambda: None,
+        own: Sequence[OwnKernel] = (),
     ) -> dict[str, PairedTimes | Failed]:
         """Race the tuned kernels; if none passes, race the untuned kernel."""
         tuned = {name: one for name, one in contestants.items() if name != NAIVE}
-        found = super().race(tuned, numpy, first_case_s, late, beside) if tuned else {}
+        found = super().race(tuned, numpy, first_case_s, late, beside, own) if tuned else {}
         if any(isinstance(one, PairedTimes) for one in found.values()):
             return found
-        return found | super().race({NAIVE: contestants[NAIVE]}, numpy, first_case_s, late, beside)
+        return found | super().race(
+            {NAIVE: contestants[NAIVE]}, numpy, first_case_s, late, beside, own
+        )
 
 
 class WatchedStore(MemoryStore):

@@ -34,14 +34,15 @@ def call(job: CallJob) -> Failed | None:
     """
     watch(f"a call of {KERNEL_FILE}")
     case = workplace(job.folder).cases[0]
-    module = _imported(Path(job.file))
+    module = imported(Path(job.file))
     found = module.run(*(np.array(case.inputs[name]) for name in module.INPUTS))
     results = found if isinstance(found, tuple) else (found,)
-    wrong = _compared(case, module.OUTPUTS, results)
+    wrong = unequal(case, module.OUTPUTS, results)
     return None if wrong is None else Failed("wrong", f"{KERNEL_FILE}, {case.name} inputs: {wrong}")
 
 
-def _imported(path: Path) -> ModuleType:
+def imported(path: Path) -> ModuleType:
+    """Return the module of a delivered file, which is run."""
     spec = importlib.util.spec_from_file_location("ansorpy_called_kernel", path)
     assert spec is not None
     assert spec.loader is not None
@@ -50,7 +51,8 @@ def _imported(path: Path) -> ModuleType:
     return module
 
 
-def _compared(case: Case, names: Sequence[str], results: Sequence[Array]) -> str | None:
+def unequal(case: Case, names: Sequence[str], results: Sequence[Array]) -> str | None:
+    """Return how results, called `names`, differ from those of a case; None if all are right."""
     given = dict(zip(names, results, strict=True))
     for expected in case.expected:
         result = given[expected.name]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from ansorpy.measure.outcome import Failed
@@ -26,13 +27,19 @@ class DeliveredCall:
 
 def begin_call(slot: LocalSlot, files: Mapping[str, bytes], meaning: Dag | None) -> DeliveredCall:
     """Seal a delivered file and start to call it; as `MeasurePool.begin_call`."""
-    workers = slot.workers
-    place = workers.sealed.folder()  # a constant may be larger than a file that a child may write
-    workers.sealed.keep(place, {name: create(place, name, data) for name, data in files.items()})
+    workers, place = slot.workers, sealed_files(slot, files)
     job = CallJob(str(place / KERNEL_FILE), str(slot.cases.of(meaning)))
     if workers.caller is not None:
         workers.caller.send(CALL, job, slot.settings.source_timeout_s, fresh=True)
     return DeliveredCall(job, workers.caller)
+
+
+def sealed_files(slot: LocalSlot, files: Mapping[str, bytes]) -> Path:
+    """Write files by name into a new sealed folder, and return it."""
+    sealed = slot.workers.sealed
+    place = sealed.folder()  # a constant may be larger than a file that a child may write
+    sealed.keep(place, {name: create(place, name, data) for name, data in files.items()})
+    return place
 
 
 def end_call(slot: LocalSlot, call: DeliveredCall) -> Failed | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from ansorpy.codegen.kernel import Kernel
@@ -10,16 +11,19 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import MachineCode
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.batch import BatchMeasurer
+from ansorpy.measure.timing.delivered_call import sealed_files
 from ansorpy.measure.timing.interleave import PairedTimes, rivals
 from ansorpy.measure.timing.local_slot import LocalSlot
 from ansorpy.measure.timing.numpy_baseline import numpy_call
-from ansorpy.measure.timing.paired_benchmark import NUMPY, BenchmarkJob
+from ansorpy.measure.timing.own_kernel import OWN, OwnCheck, OwnKernel, PlacedKernel
+from ansorpy.measure.timing.paired_benchmark import NUMPY, NUMPY_PHASE, BenchmarkJob
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.workers.failure_kinds import failed_run
 from ansorpy.measure.workers.replies import Reply, Returned
 from ansorpy.measure.workers.worker import Worker
 from ansorpy.te.dag import Dag
 
+OWN_CHECK: Final = "ansorpy.measure.timing.own_kernel:check"
 BENCHMARK: Final = "ansorpy.measure.timing.paired_benchmark:benchmark"
 
 
@@ -40,10 +44,12 @@ def race(
     first_case_s: Mapping[str, float],
     late: Callable[[], bool],
     beside: Callable[[], object],
+    own: Sequence[OwnKernel] = (),
 ) -> dict[str, PairedTimes | Failed]:
     """Build and check the contestants, then race them; as `MeasurePool.race`.
 
-    If a process with NumPy fails, it races again without, and NumPy's entry is the failure.
+    If a process with guests fails, NumPy and kernels of the user's own, it races again without the
+    guest whose call the message names, else without the first; the guest's entry is the failure.
     """
     names = list(contestants)
     settings = slot.settings
@@ -62,13 +68,41 @@ def race(
         else:
             done, report = verdict
             kernels[name] = CheckedCode(done.built, report.errors)
+    guests = _checked_own(slot, dag, own, found)
     slot.workers.start_caller()
     batches.queue.wait_quiet()
     with slot.reserve():
         rival = dag if numpy and numpy_call(dag) is not None else None
         processes, sampling = settings.race_processes, settings.sampling
-        found |= race_checked(slot, kernels, rival, late, processes, sampling)
-    return {name: found[name] for name in (*names, NUMPY) if name in found}
+        found |= race_checked(slot, kernels, rival, late, processes, sampling, guests)
+    return {name: found[name] for name in (*names, *_own_names(own), NUMPY) if name in found}
+
+
+def _own_names(own: Sequence[OwnKernel]) -> list[str]:
+    """Return the names of own kernels in a race."""
+    return [f"{OWN}{one.name}" for one in own]
+
+
+def _checked_own(
+    slot: LocalSlot, dag: Dag, own: Sequence[OwnKernel], found: dict[str, PairedTimes | Failed]
+) -> dict[str, PlacedKernel]:
+    """Return the own kernels that pass every case, by name; failures of the others go to `found`.
+
+    Each is called in a fresh process.
+    """
+    guests = {}
+    inputs = tuple(node.name for node in dag.placeholders)
+    for name, one in zip(_own_names(own), own, strict=True):
+        placed = PlacedKernel(one.name, str(sealed_files(slot, one.files) / one.main), inputs)
+        job = OwnCheck(placed, str(slot.cases.of(None)))
+        with slot.reserve(), slot.workers.racers(1) as (racer,):
+            timeout_s, fresh = slot.settings.race_timeout_s, racer is slot.workers.slot
+            reply = racer.call(OWN_CHECK, job, timeout_s, fresh=fresh)
+        if isinstance(reply, Returned) and reply.value is None:
+            guests[name] = placed
+        else:
+            found[name] = failed_run(reply, 0.0)
+    return guests
 
 
 def race_checked(
@@ -78,12 +112,15 @@ def race_checked(
     late: Callable[[], bool],
     processes: int,
     sampling: SamplingOptions,
+    own: Mapping[str, PlacedKernel] = MappingProxyType({}),
 ) -> dict[str, PairedTimes | Failed]:
     """Time kernels, and NumPy's evaluation of a Dag, in turns in several fresh processes.
 
     A contestant that is clearly beaten in one process does not run in the later ones.
     """
-    everyone = [*kernels, *(() if numpy is None else (NUMPY,))]
+    phases = {name: guest.phase for name, guest in own.items()}
+    phases |= {} if numpy is None else {NUMPY: NUMPY_PHASE}
+    everyone = [*kernels, *phases]
     runs: dict[str, list[tuple[float, ...]]] = {}
     lost: dict[str, PairedTimes | Failed] = {}
     left = everyone
@@ -91,12 +128,14 @@ def race_checked(
         for number, racer in enumerate(racers):
             if number and late():
                 break
-            reply = _run(slot, racer, kernels, numpy, left, sampling)
-            if NUMPY in left and not isinstance(reply, Returned):
-                lost[NUMPY] = failed_run(reply, 0.0)
-                runs.pop(NUMPY, None)
-                left = [name for name in left if name != NUMPY]
-                reply = _run(slot, racer, kernels, numpy, left, sampling)
+            reply = _run(slot, racer, kernels, numpy, left, sampling, own)
+            while not isinstance(reply, Returned) and (here := [n for n in left if n in phases]):
+                failure = failed_run(reply, 0.0)
+                guest = next((n for n in here if phases[n] in failure.message), here[0])
+                lost[guest] = failure
+                runs.pop(guest, None)
+                left = [name for name in left if name != guest]
+                reply = _run(slot, racer, kernels, numpy, left, sampling, own)
             if not isinstance(reply, Returned):
                 return dict.fromkeys(everyone, failed_run(reply, 0.0))
             times: Mapping[str, tuple[float, ...]] = reply.value
@@ -105,8 +144,8 @@ def race_checked(
                 return dict.fromkeys(everyone, failed)
             for name, found in times.items():
                 runs.setdefault(name, []).append(found)
-            # A kernel that is beaten by NumPy only is still our best.
-            ours = {name: found for name, found in times.items() if name != NUMPY}
+            # A kernel that is beaten by guests only is still our best.
+            ours = {name: found for name, found in times.items() if name not in phases}
             stay = {*rivals(times), *(rivals(ours) if ours else ())}
             left = [name for name in left if name in stay]
     raced = {
@@ -123,6 +162,7 @@ def _run(
     numpy: Dag | None,
     left: Sequence[str],
     sampling: SamplingOptions,
+    own: Mapping[str, PlacedKernel],
 ) -> Reply:
     """Time the contestants that are `left` in one process."""
     settings, workers = slot.settings, slot.workers
@@ -134,6 +174,7 @@ def _run(
         workers.threads,
         settings.race_visits,
         numpy if NUMPY in left else None,
+        tuple((name, one) for name, one in own.items() if name in left),
     )
     return racer.call(BENCHMARK, job, settings.race_timeout_s, fresh=racer is workers.slot)
 

@@ -9,20 +9,21 @@ from ansorpy.measure.backend import MachineCode, backend
 from ansorpy.measure.timing.cold_weights import affordable
 from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.numpy_baseline import numpy_call
+from ansorpy.measure.timing.own_kernel import PlacedKernel, arguments, timed_call
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.workplace import BoundKernel, workplace
-from ansorpy.measure.verify.guard_pages import aligned_empty
-from ansorpy.measure.verify.inputs import Array, Inputs
+from ansorpy.measure.verify.inputs import Inputs
 from ansorpy.measure.workers.worker_main import watch
 from ansorpy.te.dag import Dag
 
 NUMPY: Final = "numpy"
+NUMPY_PHASE: Final = "the NumPy baseline"
 PAUSE_S: Final = 0.03  # seconds for which threads of OpenBLAS and libgomp may spin after a call
 
 
 @dataclass(frozen=True)
 class BenchmarkJob:
-    """Kernels to time in turns, and NumPy's evaluation of the Dag `numpy` if there is one."""
+    """Kernels to time in turns, with NumPy's evaluation of `numpy` if given, and own kernels."""
 
     backend: str
     kernels: tuple[tuple[str, MachineCode], ...]
@@ -31,6 +32,7 @@ class BenchmarkJob:
     threads: int
     visits: int
     numpy: Dag | None
+    own: tuple[tuple[str, PlacedKernel], ...] = ()
 
 
 def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
@@ -40,11 +42,14 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
     calls: dict[str, Callable[[], object]] = {}
     kernels: list[BoundKernel] = []  # the memory behind the addresses in the calls
     if job.numpy is not None:
-        watch("the NumPy baseline")
+        watch(NUMPY_PHASE)
         # NumPy first: BLAS starts its threads before an OpenMP runtime binds this one to a core.
         calls[NUMPY] = _numpy(job.numpy, {**place.cases[0].inputs, **place.constants})
         calls[NUMPY]()
-        watch("race")
+    for name, own in job.own:
+        calls[name] = timed_call(own, place.cases[0].inputs)
+    guests = frozenset(calls)
+    watch("race")
     for name, built in job.kernels:
         loaded = backend(job.backend).load(built)
         cold = affordable(job.sampling.cold_bytes, len(job.kernels))
@@ -53,7 +58,7 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
 
     def pause(before: str, after: str) -> None:
         # Kernels share one thread runtime, whose spinning threads serve the next kernel as well.
-        if job.threads > 1 and NUMPY in (before, after):
+        if job.threads > 1 and guests & {before, after}:
             time.sleep(PAUSE_S)
 
     return interleave(calls, job.visits, job.sampling, pause)
@@ -62,11 +67,5 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
 def _numpy(dag: Dag, arrays: Inputs) -> Callable[[], object]:
     function = numpy_call(dag)
     assert function is not None
-    given = {name: _copied(array) for name, array in arrays.items()}
+    given = dict(zip(arrays, arguments(arrays, list(arrays)), strict=True))
     return lambda: function(given)
-
-
-def _copied(array: Array) -> Array:
-    fresh = aligned_empty(array.size, array.dtype).reshape(array.shape)
-    fresh[...] = array
-    return fresh
