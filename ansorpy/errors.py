@@ -7,6 +7,7 @@ AnsorError
           + UnknownValueError  an operator needs a value that is computed at run time
   + StepError       a transform broke its condition    -> a bug in a rule or a mutation
   + RuleError       a derivation rule raised, or does not end: names the rule and the stage
+  + PluginError     a part of another package raised: names the package and the method
   + LoweringError   a complete candidate cannot become loops
   + BuildError      the back end rejected the source   -> recorded as Failed("build")
   + RunError        the kernel crashed or hung         -> recorded as Failed("run")
@@ -57,6 +58,13 @@ class UnknownValueError(GraphError):
 
 class StepError(AnsorError):
     """A transform was applied where its condition does not hold."""
+
+
+class PluginError(AnsorError):
+    """A part of another package cannot be loaded, raised, or gave a wrong answer.
+
+    The message names the part, its package, and the stage.
+    """
 
 
 class RuleError(AnsorError):

@@ -48,6 +48,19 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Plugged:
+    """A part of the tuning that is not the default one: its option, name and package.
+
+    `forgets`: a search strategy that keeps no memory over an interruption.
+    """
+
+    option: str
+    name: str
+    package: str
+    forgets: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Derived:
     """The opened part of a task's search space: promising plans first, later all plans.
 
@@ -390,6 +403,7 @@ class Finished:
 
 
 Event = (
-    Started | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer | BaselineTimed | Preflight
-    | RoundDone | Improved | Delivered | Stopping | Racing | Emulating | TaskDone | Finished
+    Started | Plugged | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer | BaselineTimed
+    | Preflight | RoundDone | Improved | Delivered | Stopping | Racing | Emulating | TaskDone
+    | Finished
 )  # fmt: skip

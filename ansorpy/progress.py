@@ -23,6 +23,7 @@ from ansorpy.events import (
     FirstAnswer,
     Improved,
     Judged,
+    Plugged,
     Preflight,
     Racing,
     RoundDone,
@@ -271,8 +272,8 @@ def as_line(event: Event) -> str:
         case Seeded(task=task, programs=programs, reasons=reasons):
             started = f"{task}: {programs} programs of other records are measured first"
             return "; ".join((started, *reasons))
-        case Warmed() | Judged() | Skipped():
-            return _of_transfer(event)
+        case Plugged() | Warmed() | Judged() | Skipped():
+            return _of_model(event)
         case Improved(task=task, best_s=best_s, trials=trials):
             return f"{task}: best {duration(best_s)} after {trials} trials"
         case RoundDone():
@@ -338,8 +339,11 @@ def _of_delivery(
             return f"finished after {seconds:.1f} s ({stopped})"
 
 
-def _of_transfer(event: Warmed | Judged | Skipped) -> str:
+def _of_model(event: Plugged | Warmed | Judged | Skipped) -> str:
     match event:
+        case Plugged(option=option, name=name, package=package, forgets=forgets):
+            after = "; after an interruption it starts without its memory" if forgets else ""
+            return f"{option} {name} of {package}{after}"
         case Warmed(candidates=candidates, tasks=tasks, seconds=seconds):
             return f"warm start from {candidates} trials of {tasks} other tasks, {seconds:.1f} s"
         case Judged():

@@ -32,7 +32,7 @@ from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.tuner import first_answer
-from ansorpy.tuner.setup import default_model
+from ansorpy.tuner.plugged import default_model
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.tune import play
 from benchmarks.common import (

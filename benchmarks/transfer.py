@@ -29,7 +29,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d_bias_relu, depthwise_conv2d, matmul, softmax
 from ansorpy.tuner.experience import Experience
-from ansorpy.tuner.setup import default_model
+from ansorpy.tuner.plugged import default_model
 from ansorpy.tuner.task import Task, rules_name
 from benchmarks.common import (
     RAW,

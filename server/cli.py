@@ -20,6 +20,7 @@ from ansorpy.errors import RunError, SpecError
 from ansorpy.model.options import ModelOptions
 from ansorpy.server.commands import join as joining
 from ansorpy.server.commands import keys, models, records, remote, rule, stored_models
+from ansorpy.server.commands import plugins as listing
 from ansorpy.server.commands import simplify as simplifying
 from ansorpy.server.commands import tune_model as tuning
 from ansorpy.server.commands.common import (
@@ -436,6 +437,7 @@ for command in (
 ):  # fmt: skip
     app.command(rich_help_panel=SERVICE)(command)
 app.command(rich_help_panel=TUNE)(simplifying.simplify)
+app.command(rich_help_panel=TUNE)(listing.plugins)
 app.add_typer(rule.app, name="rule", rich_help_panel=TUNE)
 app.add_typer(remote.kernels, name="kernels", rich_help_panel=SERVICE)
 app.add_typer(stored_models.app, name="models", rich_help_panel=SERVICE)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ansorpy.tuner.plugins import GROUPS
+
 ROOT = Path(__file__).parent.parent
 MARKDOWN = [
     *ROOT.glob("*.md"),
@@ -45,6 +47,7 @@ CODE = re.compile(r"`([^`\n]+)`|```.*?```|python -m [\w.]+", re.DOTALL)
 NAME = re.compile(rf"(?<![\w./@:-])(?:{'|'.join(FOLDERS)})(?:[./]\w+)+")
 # Names of files in examples, which are not part of the repository.
 EXAMPLES = {"ansorpy.dump", "rules.py"}
+POINTS = {group.points for group in GROUPS}  # groups of entry points
 # Decisions are not changed afterwards, and old names are the subject of the page of renames.
 DATED = {*(ROOT / "docs" / "adr").glob("[0-9]*.md"), ROOT / "docs" / "renamed.md"}
 
@@ -73,7 +76,7 @@ def exists(name: str) -> bool:
     "page", sorted({*MARKDOWN} - DATED), ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_every_path_and_module_in_a_page_exists(page: Path) -> None:
-    missing = {name for name in names_in(page.read_text()) - EXAMPLES if not exists(name)}
+    missing = {name for name in names_in(page.read_text()) - EXAMPLES - POINTS if not exists(name)}
     assert not missing, f"{page}: no {', '.join(sorted(missing))}"
 
 

@@ -26,6 +26,7 @@ class Checkpoint:
     tasks       seconds spent on each task
     latencies   (trials, weighted latency) after every round that had one
     held        (plan as text, row) of the deferred candidates of each task
+    searches    memory of the search strategy of each task that keeps one
     """
 
     seconds: float
@@ -35,6 +36,7 @@ class Checkpoint:
     tasks: Mapping[str, float]
     latencies: Sequence[tuple[int, float]] = ()
     held: Mapping[str, Sequence[tuple[str, Sequence[int]]]] = field(default_factory=dict)
+    searches: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.first_answer import PLANS, choose
-from ansorpy.tuner.setup import default_model
+from ansorpy.tuner.plugged import default_model
 from ansorpy.tuner.task import Task, rules_name
 
 PLAN = "plan"  # the stage before the first pass: the plan's own loops, sizes open

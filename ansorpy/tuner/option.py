@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from math import isfinite
+from re import fullmatch
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, get_origin, get_type_hints
 
@@ -42,8 +43,14 @@ class OptionLimits:
             raise SpecError(f"cannot tune with {told}; expected {self}")
 
     def check_word(self, told: str, word: str) -> None:
-        """Raise SpecError if a text, which the message calls `told`, is none of the words."""
-        if word not in self.words:
+        """Raise SpecError if a text, which the message calls `told`, is no word, or has no form.
+
+        A text without words has the form of the pattern.
+        """
+        if not self.words:
+            if not fullmatch(self.pattern, word):
+                raise SpecError(f"cannot tune with {told}; expected a name like {self.pattern}")
+        elif word not in self.words:
             raise SpecError(f"cannot tune with {told}; expected {' or '.join(self.words)}")
 
     def __str__(self) -> str:

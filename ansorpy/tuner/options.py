@@ -22,6 +22,7 @@ from ansorpy.tuner.allocation import (
 from ansorpy.tuner.modes import Mode, ScheduleOption, TemplateOption, Tuner, check_mode
 from ansorpy.tuner.networks import WEIGHT_PATTERN, networks_of
 from ansorpy.tuner.option import Definition, Option, OptionLimits, definitions
+from ansorpy.tuner.plugins import COST_MODELS, SEARCHES, CostModelName, SearchName
 
 MAX_TRIALS: Final = 1_000_000  # every trial is kept in memory while its task is tuned
 MAX_CORES: Final = 256
@@ -113,6 +114,8 @@ class TuneOptions:
     schedule: ScheduleOption = None
     template: TemplateOption = None
     tuner: Tuner = "model"
+    cost_model: CostModelName = COST_MODELS.default
+    search: SearchName = SEARCHES.default
     cores: Annotated[
         int, Option("Threads of the kernel.", OptionLimits(least=1, most=MAX_CORES))
     ] = 1

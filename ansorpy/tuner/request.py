@@ -14,6 +14,7 @@ from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.modes import check_mode_target, check_one_task
 from ansorpy.tuner.options import MAX_CORES, LocalOptions, TuneOptions, values
 from ansorpy.tuner.own_kernels import Given, OwnByTask, own_kernels
+from ansorpy.tuner.plugins import GROUPS, check_chosen
 from ansorpy.tuner.targets import device_of
 
 
@@ -79,6 +80,8 @@ class Request(LocalOptions):
         if self.own:
             check_own(self)
         self.check_tasks([dag.name for dag in self.dags])
+        for group in GROUPS:
+            check_chosen(group, self)
         check_one_task(self, len(self.dags))
         check_mode_target(self, self.target.names[0])
 

@@ -17,8 +17,8 @@ from ansorpy.events import Improved, RoundDone, TimeSpent
 from ansorpy.measure.outcome import Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.unbound import Unbound
-from ansorpy.search import Candidate, eps_greedy
-from ansorpy.search import evolve as evolve_plans
+from ansorpy.search import Candidate
+from ansorpy.search.strategy import SearchView
 from ansorpy.tuner.checkpoint import Checkpoint, Journal
 from ansorpy.tuner.suspects import suspects_of
 from ansorpy.tuner.task import Task, costs_of
@@ -90,8 +90,10 @@ def propose(
     if task.space is not None:
         return task.space.propose(task, ranker, taken, count, rng)
     seen = {*task.costs_s, *taken}
-    found = evolve_plans(task.plans, ranker, seen, rng, measured=task.ranked(), target=task.target)
-    return eps_greedy(found, task.plans, seen, count, rng)
+    view = SearchView(
+        task.key, task.plans, task.target, task.costs_s, task.ranked(), seen, ranker
+    )  # fmt: skip
+    return list(task.strategy.propose(view, count, rng))
 
 
 def bind(task: Task, chosen: Sequence[Candidate]) -> list[Unbound]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ansorpy.cost.model import Sample
 from ansorpy.events import Stopped, TimeSpent
+from ansorpy.search.strategy import ResumableStrategy
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch, set_state, state_of
 from ansorpy.tuner.objective import Objective, weighted_latency_s
 from ansorpy.tuner.scheduler import LARGE_ROUND, Settings, TaskScheduler
@@ -151,6 +152,12 @@ class SearchState:
             tasks={name: task.seconds for name, task in self.tasks.items()},
             latencies=tuple(self.criteria.latencies),
             held={name: task.pending_texts() for name, task in self.tasks.items()},
+            searches={
+                name: memory
+                for name, task in self.tasks.items()
+                if isinstance(task.strategy, ResumableStrategy)
+                and (memory := task.strategy.state()) is not None
+            },
         )
 
     def restore(self, stored: StoredSearch) -> list[Sample]:
@@ -173,4 +180,8 @@ class SearchState:
                 self.tasks[name].seconds = seconds
             for name, held in stored.checkpoint.held.items():
                 self.tasks[name].restore_pending(held)
+            for name, memory in stored.checkpoint.searches.items():
+                strategy = self.tasks[name].strategy
+                if isinstance(strategy, ResumableStrategy):
+                    strategy.restore(memory)
         return samples

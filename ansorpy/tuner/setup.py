@@ -9,9 +9,7 @@ from tempfile import TemporaryFile
 
 from platformdirs import user_data_path
 
-from ansorpy.cost.gbm import GbmModel
 from ansorpy.cost.model import CostModel
-from ansorpy.cost.roofline import RooflineModel
 from ansorpy.errors import SpecError
 from ansorpy.events import NetworkResult, Started, TaskResult
 from ansorpy.measure.backend import DEVICE
@@ -19,7 +17,7 @@ from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import MemoryStore, Record, RecordStore, default_store
 from ansorpy.state.rule import Rule
-from ansorpy.target import Target, require_cores
+from ansorpy.target import require_cores
 from ansorpy.te.analysis import structure_key
 from ansorpy.tuner import record_lookup
 from ansorpy.tuner.allocation import objective_of
@@ -29,6 +27,7 @@ from ansorpy.tuner.device_delivery import DeviceDeliveries
 from ansorpy.tuner.emulated_delivery import EmulatedDeliveries
 from ansorpy.tuner.experience import Experience, Transfer
 from ansorpy.tuner.networks import Networks, network_results, networks_of, totals
+from ansorpy.tuner.plugged import model_of, strategy_of
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
@@ -126,7 +125,7 @@ def prepare(
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}
     for task in tasks:
-        task.space = space
+        task.space, task.strategy = space, strategy_of(request)
     history = (MemoryStore() if request.fresh else store).all
     past = {task.name: own_records(task, history(task.key)) for task in tasks}
     if request.deterministic:
@@ -217,7 +216,7 @@ class Context:
         budget = TimeBudget(request.seconds, setup.begin_s, len(tasks), clock)
         taught = request.transfer and not request.fresh
         transfer = Transfer(setup.experience, request.target, request.seed, taught)
-        model = model or default_model(request.target, request.seed, transfer.prior)
+        model = model or model_of(request, transfer.prior)
         deliveries = deliveries_of(request, setup, pools, budget)
         return Context(setup, tasks, model, pools, budget, deliveries, transfer, clock)
 
@@ -282,11 +281,6 @@ def deliveries_of(
         pools, journal, digest, out, budget, hasty, races, request.libraries,
         repeatable=request.deterministic, early=request.early, own=request.own,
     )  # fmt: skip
-
-
-def default_model(target: Target, seed: int, prior: CostModel | None = None) -> CostModel:
-    """Return boosted trees; until they are trained a prior, the analytic model, predicts."""
-    return GbmModel(RooflineModel(target) if prior is None else prior, seed)
 
 
 def local_pools(request: Request) -> Callable[[], Pools]:

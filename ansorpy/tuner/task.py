@@ -23,6 +23,7 @@ from ansorpy.population import sample
 from ansorpy.records import Carried, Record, carried, task_key
 from ansorpy.replay import plan_from_text, plan_text
 from ansorpy.search import Candidate
+from ansorpy.search.strategy import Evolution, SearchStrategy
 from ansorpy.sketch import Derivation, derive
 from ansorpy.state.rule import Rule
 from ansorpy.state.state import State
@@ -104,6 +105,7 @@ class Task:
     estimated: bool = False  # trials are estimates of an analytic model (ADR-0143)
     wire: Carried | None = None  # see `carried`; made for the first record
     space: Space | None = None  # the user's own candidates, in place of those of the rules
+    strategy: SearchStrategy = field(default_factory=Evolution)
     # Outcomes that take the place of trials, by (plan as text, row); ADR-0152.
     recorded: Mapping[tuple[str, tuple[int, ...]], Outcome] = field(default_factory=dict)
 

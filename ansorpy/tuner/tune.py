@@ -27,6 +27,7 @@ from ansorpy.tuner import first_answer, forecast, preflight, warm
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.contrast import contrast_of
 from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.plugged import told_parts
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.round import Laps, Round, append, bind, emit, evolve, measure, prebuild, update
@@ -67,6 +68,7 @@ def run(
     open_pools = pools or local_pools(request)
     setup = prepare(request, rules, store, out, clock, journal, experience)
     yield setup.started(request)
+    yield from told_parts(request, setup.tasks[0].strategy)
     results = setup.stored_results()
     tasks = tuple(task for task in setup.tasks if results[task.name] is None)
     stopped: Stopped = "trials" if tasks else "store"

@@ -12,8 +12,8 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
+from ansorpy.tuner.plugged import default_model
 from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.setup import default_model
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.tune import play
 from benchmarks.cuda.bench import Bench

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import typer
 from pydantic import ValidationError
 
-from ansorpy.errors import AnsorError, RuleError, SpecError
+from ansorpy.errors import AnsorError, PluginError, RuleError, SpecError
 from ansorpy.server.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ INTERRUPTED: Final = 130
 
 @contextmanager
 def wrong_input() -> Iterator[None]:
-    """Turn the error of a request, or of a rule, into one line on standard error, exit code 2."""
+    """Turn the error of a request, a rule or a plug-in into one line of stderr, exit code 2."""
     try:
         yield
-    except (SpecError, RuleError) as error:
+    except (SpecError, RuleError, PluginError) as error:
         raise stop(error, WRONG_INPUT) from error
 
 

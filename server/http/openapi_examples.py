@@ -91,6 +91,8 @@ _JOB: Final[Mapping[str, Any]] = {
     "attempts": 1,
     "events": 12,
     "memory_bytes": 49152,
+    "cost_model": "trees",
+    "search": "evolution",
     "model": None,
     "tasks": [
         {
@@ -208,6 +210,17 @@ REPLIES: Final[Mapping[str, Any]] = {
                         "text": "Tile every axis and interleave the levels.",
                     }
                 ],
+            }
+        ]
+    },
+    "Plugins": {
+        "plugins": [
+            {
+                "option": "search",
+                "kind": "search strategy",
+                "name": "evolution",
+                "package": "ansorpy",
+                "default": True,
             }
         ]
     },

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Response
 
 from ansorpy.server.routes.dependencies import AdminAccess, Deps, ReadAccess
 from ansorpy.server.schemas.problem import problems
-from ansorpy.server.schemas.service import Health, Ready, RuleSets, Targets, Workers
+from ansorpy.server.schemas.service import Health, Plugins, Ready, RuleSets, Targets, Workers
+from ansorpy.server.service.plugins import plugin_list
 
 router = APIRouter(tags=["service"])
 
@@ -30,6 +31,12 @@ def targets(_: ReadAccess, deps: Deps) -> Targets:
 def rules(_: ReadAccess, deps: Deps) -> RuleSets:
     """Return the derivation rules in their order, with documentation."""
     return deps.info.rules()
+
+
+@router.get("/v1/plugins", operation_id="listPlugins", responses=problems())
+def plugins(_: ReadAccess) -> Plugins:
+    """Return the cost models, search strategies and rule sets that a job may choose by name."""
+    return plugin_list()
 
 
 @router.get("/v1/workers", operation_id="listWorkers", responses=problems())

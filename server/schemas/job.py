@@ -267,6 +267,8 @@ class JobReply(Wire):
     attempts: int = Field(description="Number of claims.")
     events: int = Field(description="Number of the last event.")
     memory_bytes: int = Field(description="Bytes of all tensors of the largest task.")
+    cost_model: str = Field(description="As requested (`GET /v1/plugins`).")
+    search: str = Field(description="The search strategy, as requested (`GET /v1/plugins`).")
     model: ModelProgress | None = Field(default=None, description="Null unless it tunes a model.")
     tasks: list[TaskReply] = Field(description="Empty until a model is divided.")
     networks: list[NetworkReply] = Field(

@@ -10,6 +10,7 @@ from ansorpy.server.schemas.base import NAME_PATTERN, Whole, Wire
 from ansorpy.tuner.option import Definition, OptionLimits, definitions
 from ansorpy.tuner.options import TuneOptions
 
+MAX_WORD: Final = 64  # characters of the name of a plug-in
 MAX_DOCUMENT: Final = 64 * 1024  # characters of a document as text
 
 
@@ -38,7 +39,8 @@ def _value_type(one: Definition, limits: OptionLimits) -> Any:
     kinds = get_args(one.type) or (one.type,)
     kind = next(kind for kind in kinds if kind is not NoneType)
     if kind is str:
-        return Literal[limits.words]
+        form = Field(pattern=limits.pattern, max_length=MAX_WORD)
+        return Literal[limits.words] if limits.words else Annotated[str, form]
     extra = [Whole] if kind is int else []
     value: Any = Annotated[(kind, *extra, Field(**_bounds(limits)))]
     return value | None if NoneType in kinds else value

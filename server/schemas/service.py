@@ -57,6 +57,22 @@ class RuleSets(Wire):
     sets: list[RuleSet]
 
 
+class PluginReply(Wire):
+    """A part of a tuning that a job may choose."""
+
+    option: str = Field(description="The field of a job that chooses it.")
+    kind: str = Field(description="cost model, search strategy or rule set.")
+    name: str
+    package: str = Field(description="The package that offers it, with its version.")
+    default: bool = Field(description="Whether jobs without a choice use it.")
+
+
+class Plugins(Wire):
+    """The parts that are installed beside the service."""
+
+    plugins: list[PluginReply]
+
+
 class WorkerReply(Wire):
     """A living worker."""
 

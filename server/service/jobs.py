@@ -33,6 +33,7 @@ from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.modes import check_mode_target
 from ansorpy.tuner.networks import networks_of
 from ansorpy.tuner.options import check_whole, values
+from ansorpy.tuner.plugins import GROUPS, check_chosen
 from ansorpy.tuner.request import check_estimated
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.spaces import check_space
@@ -118,6 +119,9 @@ class JobService:
             kind = "cuda" if request.target.startswith("cuda") else "cpu"
             with naming("allow"):
                 find_rules(kind, options.allow, (), self.rules_dir)
+            for group in GROUPS:
+                with naming(group.option):
+                    check_chosen(group, options)
             with naming("without"):
                 find_rules(kind, options.allow, options.without, self.rules_dir)
             if dags:
@@ -139,7 +143,8 @@ class JobService:
         except SpecError as error:
             budget = request.budget
             keys = (*request.weights, *budget.network_targets_s, *budget.task_targets_s)
-            words = (*request.allow, *request.without, *budget.tasks)
+            parts = (request.cost_model, request.search)
+            words = (*request.allow, *request.without, *budget.tasks, *parts)
             names = (*request.bind, *request.shapes, *keys, *words)
             sent = request.dags or ([] if request.graph is None else [request.graph])
             written = json.dumps([request.schedule, request.template])

@@ -24,6 +24,7 @@ from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import flop_count
 from ansorpy.tuner.networks import Networks, network_results, networks_of, task_weights
 from ansorpy.tuner.options import values
+from ansorpy.tuner.plugins import GROUPS
 from ansorpy.tuner.preflight import dag_bytes
 from ansorpy.tuner.twins import leaders, twin_names
 
@@ -45,6 +46,7 @@ class Asked:
     same_as: tuple[str, ...]  # the first equal task; "" for the first one itself
     memory_bytes: int
     budget: Budget
+    parts: Mapping[str, str]  # the plug-ins by option
     networks: Networks
 
 
@@ -62,6 +64,7 @@ def _asked(request: str) -> Asked:
         tuple(twins.get(dag.name, "") for dag in submission.dags),
         max(map(dag_bytes, submission.dags), default=0),
         Budget(**{name: _as_json(told[name]) for name in Budget.model_fields if name in told}),
+        {group.option: getattr(submission, group.option) for group in GROUPS},
         networks_of(submission.weights, names),
     )
 
@@ -129,6 +132,7 @@ def job_reply(
         attempts=row.attempts,
         events=row.events,
         memory_bytes=facts.memory_bytes,
+        **facts.parts,
         model=model_reply(row, facts, {**progress, **results}, bundle),
         tasks=tasks,
         networks=[NetworkReply(**asdict(one)) for one in networks],

@@ -38,7 +38,7 @@ from ansorpy.topi.workloads import (
     max_pool2d,
     softmax,
 )
-from ansorpy.tuner.setup import default_model
+from ansorpy.tuner.plugged import default_model
 from ansorpy.tuner.task import Task
 
 FOLDER: Final = Path(__file__).parent / "data"

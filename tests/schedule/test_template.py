@@ -28,8 +28,8 @@ from ansorpy.schedule.lowered import scheduled
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.knob_space import TUNERS, KnobSpace
+from ansorpy.tuner.plugged import default_model
 from ansorpy.tuner.request import Request
-from ansorpy.tuner.setup import default_model
 from ansorpy.tuner.spaces import space_of
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.tune import run

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from ansorpy.search import EvolutionSettings, evolve
-from ansorpy.tuner import first_answer, round
+from ansorpy.search import EvolutionSettings, evolve, strategy
+from ansorpy.tuner import first_answer
 
 FEW = 256  # candidates of an iteration; tests/test_tune.py and tests/model search with all 2,048
 
@@ -14,5 +14,5 @@ FEW = 256  # candidates of an iteration; tests/test_tune.py and tests/model sear
 @pytest.fixture
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     small = EvolutionSettings(population=FEW)
-    monkeypatch.setattr(round, "evolve_plans", partial(evolve, settings=small))
+    monkeypatch.setattr(strategy, "evolve", partial(evolve, settings=small))
     monkeypatch.setattr(first_answer, "SETTINGS", replace(first_answer.SETTINGS, population=FEW))

@@ -1,0 +1,207 @@
+"""Chosen parts at work: the built-in ones, and those of packages behind checks of their answers.
+
+A cost model has no memory beside its samples: after an interruption a new one learns all of them.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ansorpy.cost.gbm import GbmModel
+from ansorpy.cost.model import Batch, CostModel, Sample, Scores
+from ansorpy.cost.roofline import RooflineModel
+from ansorpy.events import Plugged
+from ansorpy.population import legal
+from ansorpy.search import Candidate
+from ansorpy.search.strategy import (
+    Evolution,
+    RandomSearch,
+    ResumableStrategy,
+    SearchStrategy,
+    SearchView,
+)
+from ansorpy.target import Target
+from ansorpy.tuner.plugins import COST_MODELS, SEARCHES, Plugin, check_chosen, failed, guarded
+from ansorpy.tuner.request import Request
+
+MAX_STATE: Final = 1 << 20  # characters of the memory of a strategy as JSON
+
+
+def default_model(target: Target, seed: int, prior: CostModel | None = None) -> CostModel:
+    """Return boosted trees; until they are trained a prior, the analytic model, predicts."""
+    return GbmModel(RooflineModel(target) if prior is None else prior, seed)
+
+
+def analytic(target: Target, seed: int) -> CostModel:
+    """Return the analytic model, which learns nothing; it has no use for a seed."""
+    return RooflineModel(target)
+
+
+def evolution(target: Target, seed: int) -> SearchStrategy:
+    """Return the strategy of Ansor, whose random numbers are those of the search."""
+    return Evolution()
+
+
+def random(target: Target, seed: int) -> SearchStrategy:
+    """Return random search, whose random numbers are those of the search."""
+    return RandomSearch()
+
+
+@dataclass(frozen=True, slots=True)
+class PluggedModel:
+    """A cost model of another package; an error names the package and the method."""
+
+    plugin: Plugin
+    model: CostModel
+
+    def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
+        """Return one array of finite scores per batch, shape (n,), float64.
+
+        Raises:
+            PluginError: the model raised, or returned something else.
+        """
+        found = guarded(self.plugin, "predict", self.model.predict, batches, task)
+        read: list[Scores] = guarded(self.plugin, "predict", _arrays, found)
+        if len(read) != len(batches):
+            why = f"returned {len(read)} arrays for {len(batches)} batches"
+            raise failed(self.plugin, "predict", why)
+        for scores, batch in zip(read, batches, strict=True):
+            if scores.shape != (len(batch),):
+                why = f"returned scores of shape {scores.shape} for {len(batch)} candidates"
+                raise failed(self.plugin, "predict", why)
+            if not np.isfinite(scores).all():
+                raise failed(self.plugin, "predict", "returned a score that is not finite")
+        return read
+
+    def update(self, samples: Sequence[Sample]) -> None:
+        """Let the model learn; PluginError if it raises."""
+        guarded(self.plugin, "update", self.model.update, samples)
+
+
+@dataclass(frozen=True, slots=True)
+class PluggedSearch:
+    """A search strategy of another package; an error names the package and the method."""
+
+    plugin: Plugin
+    strategy: SearchStrategy
+
+    def propose(self, view: SearchView, count: int, rng: np.random.Generator) -> list[Candidate]:
+        """Return at most `count` different legal candidates that are not seen.
+
+        Raises:
+            PluginError: the strategy raised, or returned something else.
+        """
+        found = guarded(self.plugin, "propose", self.strategy.propose, view, count, rng)
+        read: list[Candidate] = guarded(self.plugin, "propose", list, found)
+        wrong = next(_mistakes(read, view, count), "")
+        if wrong:
+            raise failed(self.plugin, "propose", f"returned {wrong}")
+        return read
+
+    def state(self) -> Any:
+        """Return the memory of the strategy as JSON, None if it keeps none.
+
+        Raises:
+            PluginError: the strategy raised, or its memory is no JSON, or too large.
+        """
+        if not isinstance(self.strategy, ResumableStrategy):
+            return None
+        found = guarded(self.plugin, "state", self.strategy.state)
+        written = guarded(self.plugin, "state", _as_json, found)
+        if len(written) > MAX_STATE:
+            why = f"returned {len(written)} characters of JSON, more than {MAX_STATE}"
+            raise failed(self.plugin, "state", why)
+        return json.loads(written)
+
+    def restore(self, state: Any) -> None:
+        """Bring the strategy to a memory of `state`; PluginError if it raises."""
+        if isinstance(self.strategy, ResumableStrategy):
+            guarded(self.plugin, "restore", self.strategy.restore, state)
+
+
+def model_of(request: Request, prior: CostModel | None = None) -> CostModel:
+    """Return the cost model that a request chooses.
+
+    Args:
+        prior: predicts until the model `trees` is trained; the analytic model unless given.
+
+    Raises:
+        PluginError: the model cannot be loaded or made.
+    """
+    plugin = check_chosen(COST_MODELS, request)
+    if plugin.name == COST_MODELS.default:
+        return default_model(request.target, request.seed, prior)
+    made = plugin.make(request.target, request.seed)
+    _check_methods(plugin, made, ("predict", "update"))
+    model: CostModel = made if plugin.is_ours else PluggedModel(plugin, made)
+    return model
+
+
+def strategy_of(request: Request) -> SearchStrategy:
+    """Return a new object of the search strategy that a request chooses.
+
+    Raises:
+        PluginError: the strategy cannot be loaded or made.
+    """
+    plugin = check_chosen(SEARCHES, request)
+    made = plugin.make(request.target, request.seed)
+    _check_methods(plugin, made, ("propose",))
+    strategy: SearchStrategy = made if plugin.is_ours else PluggedSearch(plugin, made)
+    return strategy
+
+
+def told_parts(request: Request, strategy: SearchStrategy) -> Iterator[Plugged]:
+    """Yield an event for each part that is not the default one."""
+    for group in (COST_MODELS, SEARCHES):
+        plugin = check_chosen(group, request)
+        if plugin.name != group.default:
+            own = strategy.strategy if isinstance(strategy, PluggedSearch) else None
+            forgets = group is SEARCHES and own is not None and not _resumes(own)
+            yield Plugged(group.option, plugin.name, plugin.package, forgets)
+
+
+def _resumes(strategy: SearchStrategy) -> bool:
+    return isinstance(strategy, ResumableStrategy)
+
+
+def _check_methods(plugin: Plugin, made: object, names: Sequence[str]) -> None:
+    for name in names:
+        if not callable(getattr(made, name, None)):
+            why = f"returned {type(made).__name__}, which has no method {name}"
+            raise failed(plugin, "its factory", why)
+
+
+def _arrays(found: Any) -> list[Scores]:
+    return [np.asarray(scores, np.float64) for scores in found]
+
+
+def _as_json(state: Any) -> str:
+    return json.dumps(state, allow_nan=False)
+
+
+def _mistakes(found: list[Any], view: SearchView, count: int) -> Iterator[str]:
+    """Yield the reasons for which proposed candidates cannot be measured."""
+    if len(found) > count:
+        yield f"{len(found)} candidates where {count} were asked for"
+    for one in found:
+        if not isinstance(one, Candidate):
+            yield f"{type(one).__name__}, not a Candidate"
+            return
+        if not (type(one.plan) is int and 0 <= one.plan < len(view.plans)):
+            yield f"a candidate of plan {one.plan!r}, and there are {len(view.plans)}"
+            return
+        plan = view.plans[one.plan]
+        row: Any = one.row
+        whole = isinstance(row, tuple) and all(type(size) is int for size in row)
+        if not whole or len(one.row) != len(plan.sizes):
+            yield f"a row that is no tuple of {len(plan.sizes)} integers"
+            return
+        if one.row and not legal(plan, np.array([one.row], np.int64))[0]:
+            yield f"row {one.row} of plan {one.plan}, which cannot be lowered"
+    if len(set(found)) < len(found):
+        yield "a candidate twice"
+    if not {*view.seen}.isdisjoint(found):
+        yield "a candidate that was proposed before"

@@ -1,0 +1,1 @@
+"""Two parts of a tuning: a cost model and a search strategy."""

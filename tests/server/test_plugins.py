@@ -1,0 +1,130 @@
+"""Parts of other packages in commands and in the service: by name only, with errors named."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from typer.testing import CliRunner
+
+from ansorpy.server.cli import app
+from ansorpy.tuner.rules import registered
+from tests.server.service import MM, Service, service
+from tests.server.test_rule_files import ran
+from tests.tuner.test_plugins import PROPOSES, Install, install_example, installer
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    return installer(tmp_path / "site", monkeypatch)
+
+
+@pytest.fixture
+def running(url: str, tmp_path: Path) -> Iterator[Service]:
+    (tmp_path / "rules").mkdir(mode=0o755)
+    with service(url) as found:
+        yield found
+
+
+def listed(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, bool]]:
+    return [(one["option"], one["name"], one["package"], one["default"]) for one in found]
+
+
+def test_the_service_lists_the_parts_of_a_job(running: Service, install: Install) -> None:
+    install_example(install)
+    whole = listed(running.client.get("/v1/plugins").json()["plugins"])
+    found = [one for one in whole if one[0] != "allow"]
+    assert found == [
+        ("cost_model", "trees", "ansorpy", True),
+        ("cost_model", "analytic", "ansorpy", False),
+        ("cost_model", "neighbours", "example_parts 1.0", False),
+        ("search", "evolution", "ansorpy", True),
+        ("search", "random", "ansorpy", False),
+        ("search", "annealing", "example_parts 1.0", False),
+    ]
+    assert [one for one in whole if one not in found] == [
+        ("allow", word, "ansorpy", False)
+        for word in sorted({name.partition("+")[2] for name in registered() if "+" in name})
+    ]
+    lines = CliRunner().invoke(app, ["plugins"]).stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["--" + option.replace("_", "-"), name] for option, name, *_ in whole
+    ]
+
+
+def test_a_job_uses_the_parts_that_it_names(
+    running: Service, engine: Engine, install: Install, tmp_path: Path
+) -> None:
+    install_example(install)
+    parts = {"cost_model": "neighbours", "search": "annealing"}
+    job = ran(running, engine, tmp_path, **parts, budget={"trials": 8})
+    assert job["state"] == "succeeded", job
+    assert job["tasks"][0]["verified"]
+    assert {name: job[name] for name in parts} == parts
+    page = running.client.get(f"/jobs/{job['id']}").text
+    assert "<dt>Cost model</dt><dd>neighbours</dd>" in page
+    assert "<dt>Search</dt><dd>annealing</dd>" in page
+    other = ran(running, engine, tmp_path, search="random", budget={"trials": 8})
+    assert other["id"] != job["id"], "a job with other parts is another job"
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "known"),
+    [
+        ("cost_model", "cost model", "trees, analytic"),
+        ("search", "search strategy", "evolution, random"),
+    ],
+)
+def test_an_unknown_name_is_a_422_with_the_known_ones(
+    running: Service, field: str, kind: str, known: str
+) -> None:
+    reply = running.client.post("/v1/jobs", json={"text": MM, field: "fastest"})
+    assert (reply.status_code, reply.json()["detail"]) == (
+        422,
+        f"cannot tune with {field} '(...)' because no {kind} of this name is installed;"
+        f" expected {known}",
+    )
+    assert reply.json()["errors"][0]["place"] == field
+
+
+@pytest.mark.parametrize("name", ["os:system", "../parts", "a.b", "", "x" * 41, "a\n"])
+def test_a_name_is_never_a_path_or_code(running: Service, name: str) -> None:
+    reply = running.client.post("/v1/jobs", json={"text": MM, "search": name})
+    assert reply.status_code == 422
+    assert reply.json()["detail"].startswith("cannot take search because")
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("1 / 0", "its import raised ZeroDivisionError: division by zero"),
+        (PROPOSES + "raise SystemExit(3)", "propose raised SystemExit: 3"),
+    ],
+)
+def test_a_part_that_raises_fails_its_job_and_no_other(
+    running: Service, engine: Engine, install: Install, tmp_path: Path, code: str, why: str
+) -> None:
+    name = f"raising_{len(code)}"
+    install(name, f"[ansorpy.searches]\nraising = {name}:Mine\n", code)
+    job = ran(running, engine, tmp_path, search="raising", budget={"trials": 4})
+    assert (job["state"], job["reason"]) == (
+        "failed",
+        f"cannot tune with search strategy raising of {name} 1.0 because {why}; expected a plug-in"
+        " without errors, or search evolution",
+    )
+    after = ran(running, engine, tmp_path, budget={"trials": 4})
+    assert after["state"] == "succeeded", after
+
+
+def test_a_command_names_a_part_that_raises(install: Install, tmp_path: Path) -> None:
+    install("raising_part", "[ansorpy.cost_models]\nmine = raising_part:Mine\n", "1 / 0")
+    (tmp_path / "mm.te").write_text(MM)
+    arguments = ["tune", str(tmp_path / "mm.te"), "--cost-model", "mine", "--trials", "2"]
+    env = {"ANSORPY_DATA_DIR": str(tmp_path / "data")}
+    called = CliRunner(env=env).invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert called.exit_code == 2
+    assert (
+        "ansorpy: cannot tune with cost model mine of raising_part 1.0 because its import raised"
+        " ZeroDivisionError: division by zero"
+    ) in called.stderr
