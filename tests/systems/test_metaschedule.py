@@ -26,6 +26,6 @@ def test_three_modes_at_one_endpoint_give_verified_kernels(stage: Stage) -> None
         assert manifest["best_so_far"] is False
 
 
-@left("replaceable parts: components chosen by the name of an entry point")
+@left("entry points for the space generator, the measuring back end and the store")
 def test_every_component_is_replaced_by_an_entry_point() -> None:
-    """A user replaces the cost model, the search or the store by name, in a job."""
+    """A user replaces the space generator, the measuring back end or the store by name."""
