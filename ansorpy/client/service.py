@@ -309,6 +309,11 @@ class Client(ModelCalls):
         told = self._connection.get("/v1/targets")
         return {target["target"]: target["facts"] for target in told["targets"]}
 
+    def capabilities(self) -> Sequence[Mapping[str, Any]]:
+        """Return the instructions on products that kernels have and lack, by target."""
+        told: Sequence[Mapping[str, Any]] = self._connection.get("/v1/capabilities")["targets"]
+        return told
+
     def workers(self) -> Sequence[Mapping[str, Any]]:
         """Return the living workers; needs an admin key."""
         told: Sequence[Mapping[str, Any]] = self._connection.get("/v1/workers")["workers"]

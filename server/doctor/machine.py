@@ -13,6 +13,7 @@ from ansorpy.codegen.link import LINKERS
 from ansorpy.errors import SpecError
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
+from ansorpy.rewrites.capabilities import capabilities
 from ansorpy.server.doctor.finding import Finding
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.state.rule import name_of
@@ -44,6 +45,14 @@ def processor() -> Finding:
         f"{target_digest(target)}: {target.cpu}, {target.vector_bits}-bit vectors, {sizes},"
         f" {target.cores} cores",
     )  # fmt: skip
+
+
+def instructions() -> Finding:
+    """List the instructions on products that kernels for this machine have, and those they lack."""
+    found = capabilities(local_target(None))
+    here = ", ".join(one.name for one in found if not one.lacks) or "none"
+    missing = "; ".join(f"{one.name} ({one.lacks})" for one in found if one.lacks)
+    return Finding("instructions", "ok", f"{here}; not available: {missing}")
 
 
 def rules(settings: ServiceSettings) -> list[Finding]:

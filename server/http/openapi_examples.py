@@ -197,6 +197,25 @@ REPLIES: Final[Mapping[str, Any]] = {
     "Targets": {
         "targets": [{"target": "5f2b9c0d1e3a4b6c", "facts": {"kind": "cpu", "vector_bits": 512}}]
     },
+    "Capabilities": {
+        "targets": [
+            {
+                "target": "5f2b9c0d1e3a4b6c",
+                "name": "cpu:znver4",
+                "service": True,
+                "workers": 1,
+                "instructions": [
+                    {
+                        "name": "vpdpbusd",
+                        "computes": "int32 += uint8 * int8, 4 steps",
+                        "available": True,
+                        "reason": "",
+                        "in_source": True,
+                    }
+                ],
+            }
+        ]
+    },
     "RuleSets": {
         "sets": [
             {

@@ -13,6 +13,7 @@ from ansorpy.server.db.models import JobRow, WorkerRow
 from ansorpy.target import (
     GPU_NAMES,
     TUNED_KINDS,
+    Target,
     cuda_target,
     listed,
     names_of,
@@ -52,6 +53,24 @@ def workers(tx: Session, now_s: float) -> Sequence[WorkerRow]:
 def targets(tx: Session, now_s: float) -> Mapping[str, Mapping[str, Any]]:
     """Return the facts of the targets of living workers, by digest."""
     return {row.target: json.loads(row.facts)["target"] for row in workers(tx, now_s)}
+
+
+def served(row: WorkerRow) -> Mapping[str, Target]:
+    """Return the targets that a worker makes kernels for: its processor by digest, and GPUs.
+
+    They have the facts that decide about instructions, no others.
+    """
+    facts = json.loads(row.facts)
+    told = facts.get("target", {})
+    processor = Target(
+        features=tuple(told.get("features", ())),
+        vector_bits=int(told.get("vector_bits", Target().vector_bits)),
+        cpu=str(told.get("cpu", "")),
+    )
+    archs = [name.partition(":")[2] for name in facts.get("estimates", ())]
+    archs += [gpu["arch"] for gpu in facts.get("gpus", ())]
+    gpus = {names_of("cuda", arch)[-1]: Target("cuda", cpu=arch) for arch in archs if arch}
+    return {row.target: processor, **gpus}
 
 
 def check_target(tx: Session, target: str, cores: int) -> None:

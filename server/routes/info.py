@@ -6,7 +6,15 @@ from fastapi import APIRouter, Response
 
 from ansorpy.server.routes.dependencies import AdminAccess, Deps, ReadAccess
 from ansorpy.server.schemas.problem import problems
-from ansorpy.server.schemas.service import Health, Plugins, Ready, RuleSets, Targets, Workers
+from ansorpy.server.schemas.service import (
+    Capabilities,
+    Health,
+    Plugins,
+    Ready,
+    RuleSets,
+    Targets,
+    Workers,
+)
 from ansorpy.server.service.plugins import plugin_list
 
 router = APIRouter(tags=["service"])
@@ -25,6 +33,12 @@ METRICS: dict[int | str, dict[str, Any]] = {
 def targets(_: ReadAccess, deps: Deps) -> Targets:
     """Return the targets of the living workers."""
     return deps.info.targets()
+
+
+@router.get("/v1/capabilities", operation_id="listCapabilities", responses=problems())
+def capabilities(_: ReadAccess, deps: Deps) -> Capabilities:
+    """Return the instructions on products that kernels have and lack, by target."""
+    return deps.info.capabilities()
 
 
 @router.get("/v1/rules", operation_id="listRules", responses=problems())

@@ -34,6 +34,35 @@ class Targets(Wire):
     targets: list[TargetReply]
 
 
+class CapabilityReply(Wire):
+    """An instruction on products."""
+
+    name: str
+    computes: str
+    available: bool = Field(description="Whether kernels for the target have it.")
+    reason: str = Field(description="Why it is not available; empty if it is.")
+    in_source: bool = Field(
+        description="Whether kernel.py, the numba form, has it, too; that for a GPU has products"
+        " of single numbers in its place."
+    )
+
+
+class TargetCapabilities(Wire):
+    """The instructions of a target."""
+
+    target: str = Field(description="Digest of a processor, or KIND:ARCH of a GPU.")
+    name: str = Field(description="KIND:ARCH.")
+    service: bool = Field(description="Whether it is the processor of the service itself.")
+    workers: int = Field(description="Living workers that make kernels for it.")
+    instructions: list[CapabilityReply]
+
+
+class Capabilities(Wire):
+    """The targets of the living workers, and the processor of the service."""
+
+    targets: list[TargetCapabilities]
+
+
 class RuleReply(Wire):
     """One derivation rule of a set, at its position."""
 

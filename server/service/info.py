@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
@@ -11,15 +12,21 @@ from typing import Any, Final
 from sqlalchemy import Engine, func, select
 
 from ansorpy.errors import SpecError
+from ansorpy.measure.host import local_target
+from ansorpy.records import target_digest
+from ansorpy.rewrites.capabilities import capabilities
 from ansorpy.server.db.engine import now, reading
 from ansorpy.server.db.models import JobRow, RecordRow
 from ansorpy.server.jobs import machines
 from ansorpy.server.jobs.states import MOVES
 from ansorpy.server.schemas.service import (
+    Capabilities,
+    CapabilityReply,
     Ready,
     RuleReply,
     RuleSet,
     RuleSets,
+    TargetCapabilities,
     TargetReply,
     Targets,
     WorkerReply,
@@ -51,6 +58,37 @@ class ServiceInfo:
         with reading(self.engine) as tx:
             found = machines.targets(tx, now(tx))
         return Targets(targets=[TargetReply(target=t, facts=dict(f)) for t, f in found.items()])
+
+    def capabilities(self) -> Capabilities:
+        """Return the instructions of this processor and of the targets of the living workers."""
+        own = local_target(None)
+        found, counts = {target_digest(own): own}, Counter[str]()
+        with reading(self.engine) as tx:
+            for row in machines.workers(tx, now(tx)):
+                served = machines.served(row)
+                found = {**served, **found}
+                counts.update(list(served))
+        return Capabilities(
+            targets=[
+                TargetCapabilities(
+                    target=name,
+                    name=target.names[-1],
+                    service=name == target_digest(own),
+                    workers=counts[name],
+                    instructions=[
+                        CapabilityReply(
+                            name=one.name,
+                            computes=one.computes,
+                            available=not one.lacks,
+                            reason=one.lacks,
+                            in_source=one.in_source,
+                        )
+                        for one in capabilities(target)
+                    ],
+                )
+                for name, target in found.items()
+            ]
+        )
 
     def workers(self, tenant_id: int) -> Workers:
         """Return the living workers, without the ids of jobs of other tenants."""

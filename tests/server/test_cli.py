@@ -245,8 +245,9 @@ def test_doctor_builds_checks_and_calls_a_kernel(env: dict[str, str]) -> None:
     lines = [line.split(maxsplit=2) for line in found.stdout.splitlines()]
     told = {name.rstrip(":"): (state, text) for state, name, text in lines}
     assert set(told) == {
-        "python", "packages", "target", "rules", "openmp", "linker", "data", "database", "private",
-        "sandbox", "isolation", "kernel", "nvptx", "ptxas", "gpu", "emulator",
+        "python", "packages", "target", "instructions", "rules", "openmp", "linker", "data",
+        "database", "private", "sandbox", "isolation", "kernel", "nvptx", "ptxas", "gpu",
+        "emulator",
     }  # fmt: skip
     assert "packed, loaded and called" in told["kernel"][1]
     assert "gains no privileges" in told["isolation"][1]

@@ -59,6 +59,7 @@ def test_the_operations_are_complete(document: Mapping[str, Any]) -> None:
         "get /v1/records": "exportRecords",
         "post /v1/records": "importRecords",
         "get /v1/targets": "listTargets",
+        "get /v1/capabilities": "listCapabilities",
         "get /v1/plugins": "listPlugins",
         "get /v1/rules": "listRules",
         "get /v1/workers": "listWorkers",
