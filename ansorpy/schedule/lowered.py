@@ -5,7 +5,7 @@ share one plan, as the candidates of a sketch do. Those of a schedule with choic
 are those of a record, whose sizes are open already.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -123,6 +123,18 @@ def placed(
     return _placed(schedule, state, target, known, {})
 
 
+def forms(
+    schedule: Schedule, state: State, target: Target, known: dict[PlanKey, Plan]
+) -> Iterator[Scheduled]:
+    """Yield the plans of a state that `placed` chooses from, the row of each legal or not."""
+    lanes = {
+        stage.name: lane for stage in state.stages if (lane := unmarked_lane(stage)) is not None
+    }
+    for unmarked in ([lanes] if lanes and not schedule.choices else []) + [{}]:
+        with suppress(SpecError):
+            yield _sized(schedule, state, target, known, unmarked)
+
+
 def unmarked_lane(stage: Stage) -> str | None:
     """Return the axis that a compiler would vectorize in loops without marks; None: no axis.
 
@@ -154,6 +166,21 @@ def _placed(
     known: dict[PlanKey, Plan],
     unmarked: Mapping[str, str],
 ) -> Scheduled:
+    made = _sized(schedule, state, target, known, unmarked)
+    why = refusal(made.plan, made.row)
+    if why:
+        raise SpecError(f"cannot take the sizes of the schedule because {_cause(schedule, why)}")
+    return made
+
+
+def _sized(
+    schedule: Schedule,
+    state: State,
+    target: Target,
+    known: dict[PlanKey, Plan],
+    unmarked: Mapping[str, str],
+) -> Scheduled:
+    """Return the plan and the row of a state; the row may be illegal."""
     if target.kind != "cpu":
         raise SpecError(
             f"cannot lower a schedule for {target.names[-1]} because schedules of users are"
@@ -169,11 +196,7 @@ def _placed(
             f"cannot lower the schedule ({_lowering(error)}); expected stages whose places and"
             " loops fit together"
         ) from error
-    row = _row(schedule, plan)
-    why = refusal(plan, row)
-    if why:
-        raise SpecError(f"cannot take the sizes of the schedule because {_cause(schedule, why)}")
-    return Scheduled(plan, row)
+    return Scheduled(plan, _row(schedule, plan))
 
 
 def refusal(plan: Plan, row: tuple[int, ...]) -> str:

@@ -7,7 +7,9 @@ scored as a round of the search is.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, product
 from math import inf, prod
+from operator import eq
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -17,7 +19,8 @@ from ansorpy.errors import SpecError
 from ansorpy.plan.plan import Plan
 from ansorpy.replay import plan_text
 from ansorpy.schedule.knobs import Knob
-from ansorpy.schedule.lowered import PlanKey, applied, placed
+from ansorpy.schedule.lowered import PlanKey, Scheduled, applied, forms, placed
+from ansorpy.schedule.schedule import Schedule
 from ansorpy.schedule.template import Template
 from ansorpy.search import Candidate
 from ansorpy.state.steps import reformulations
@@ -27,6 +30,7 @@ Point: TypeAlias = tuple[int, ...]  # the position of the value of each knob
 
 LISTED: Final = 65_536  # points of a space whose points are drawn without repetition
 TRIES: Final = 4096  # points without a schedule in a row, after which a tuner gives up
+SHAPES: Final = 512  # choices of knobs whose plans are looked up for a record; each takes some ms
 FIRST: Final = 16  # random points before the genetic tuner breeds
 PARENTS: Final = 32  # best points that have children, at most
 LEAST_PARENTS: Final = 4
@@ -52,6 +56,7 @@ class KnobSpace:
     reasons: Counter[str] = field(default_factory=Counter)
     plans: dict[PlanKey, Plan] = field(default_factory=dict)
     cursor: int = 0  # the next point of the grid
+    shapes: dict[str, Point] = field(default_factory=dict)  # see `find`; made for the first record
 
     @property
     def size(self) -> int:
@@ -80,9 +85,8 @@ class KnobSpace:
         return self.made[point]
 
     def _make(self, task: Task, point: Point) -> Candidate | None:
-        values = {knob.name: knob.values[at] for knob, at in zip(self.knobs, point, strict=True)}
         try:
-            schedule = self.template.schedule(task.dag, values)
+            schedule = self._schedule(task, point)
             state = applied(schedule, task.dag, self.allow)
             one = placed(schedule, state, task.target, self.plans)
         except SpecError as error:
@@ -92,6 +96,69 @@ class KnobSpace:
         made = Candidate(task.add_plan(one.plan, plan_text(one.plan)), one.row)
         self.points.setdefault(made, point)
         return made
+
+    def find(self, task: Task, plan: str, row: tuple[int, ...]) -> Candidate | None:
+        """Return the candidate of a plan and a row; None if no point is found that makes it.
+
+        The plan is that of choices of the knobs that change plans; then each of the other knobs
+        takes the value that gives most sizes of the row. A size that depends on two of those knobs
+        may not be found. The text of the plan is compared, never read.
+        """
+        if not self.shapes:
+            self.shapes = self._shapes(task)
+        point = self.shapes.get(plan)
+        if point is None:
+            return None
+        for at in range(len(self.knobs)):
+            moved = self._values(point, at)
+            point = max(moved, key=lambda one: self._matches(task, one, plan, row))
+        made = self.candidate(task, point)
+        same = made is not None and (task.texts[made.plan], made.row) == (plan, row)
+        return made if same else None
+
+    def _values(self, point: Point, at: int) -> list[Point]:
+        """Return the points with each value of one knob, that of the point first."""
+        others = [one for one in range(len(self.knobs[at].values)) if one != point[at]]
+        return [(*point[:at], one, *point[at + 1 :]) for one in (point[at], *others)]
+
+    def _shapes(self, task: Task) -> dict[str, Point]:
+        """Return a point of each plan by the text of the plan; of `SHAPES` points at most."""
+        base = next(iter(self.points.values()), self.at(0))
+        own = set(map(id, self._plans(task, base)))
+        turned = [
+            at
+            for at in range(len(self.knobs))
+            if any(set(map(id, self._plans(task, p))) != own for p in self._values(base, at))
+        ]
+        found: dict[str, Point] = {}
+        choices = product(*(range(len(self.knobs[at].values)) for at in turned))
+        for chosen in islice(choices, SHAPES):
+            values = dict(zip(turned, chosen, strict=True))
+            point = tuple(values.get(at, base[at]) for at in range(len(base)))
+            for plan in self._plans(task, point):
+                found.setdefault(plan_text(plan), point)
+        return found
+
+    def _plans(self, task: Task, point: Point) -> list[Plan]:
+        return [one.plan for one in self._forms(task, point)]
+
+    def _forms(self, task: Task, point: Point) -> list[Scheduled]:
+        """Return the plans of a point with its rows, legal or not; none if it has no schedule."""
+        try:
+            schedule = self._schedule(task, point)
+            state = applied(schedule, task.dag, self.allow)
+        except SpecError:
+            return []
+        return list(forms(schedule, state, task.target, self.plans))
+
+    def _matches(self, task: Task, point: Point, plan: str, row: tuple[int, ...]) -> int:
+        """Return the number of sizes of a row that a point gives; -1 if it has another plan."""
+        rows = [one.row for one in self._forms(task, point) if plan_text(one.plan) == plan]
+        return sum(map(eq, rows[0], row)) if rows else -1
+
+    def _schedule(self, task: Task, point: Point) -> Schedule:
+        values = {knob.name: knob.values[at] for knob, at in zip(self.knobs, point, strict=True)}
+        return self.template.schedule(task.dag, values)
 
     def propose(
         self,

@@ -168,16 +168,30 @@ def near_records(
 ) -> dict[str, Sequence[Record]]:
     """Return records of the same computation on other machines, by task, the nearest first.
 
-    With `transfer`, also those of other shapes. Of tasks that have records, or whose candidates are
-    the user's, are estimated, or have to be the same again, there are none.
+    With `transfer`, also those of other shapes; of a user's space, its own ones. Of tasks that have
+    records, are estimated, or have to be the same again, there are none.
     """
     if request.fresh or request.estimated or request.deterministic:
         return {}
     return {
-        task.name: nearest(task.dag, store.similar(task.carried["structure"]), request.transfer)
+        task.name: nearest(
+            task.dag,
+            similar_records(task, store),
+            request.transfer and task.space is None,
+        )
         for task in tasks
-        if task.space is None and not past[task.name]
+        if not past[task.name]
     }
+
+
+def similar_records(task: Task, store: RecordStore) -> Sequence[Record]:
+    """Return the fastest record of each similar key; of a user's space, its own of those keys."""
+    found = store.similar(task.carried["structure"])
+    if task.space is None:
+        return found
+    own = own_records(task, [one for best in found for one in store.all(best.key)])
+    timed = [(one.best_s, one) for one in own if one.best_s is not None]
+    return [one for _, one in sorted(timed, key=lambda pair: pair[0])]
 
 
 @dataclass(frozen=True, slots=True)

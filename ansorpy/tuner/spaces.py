@@ -54,6 +54,12 @@ class OneSchedule:
         one = Candidate(task.add_plan(self.made.plan, plan_text(self.made.plan)), self.made.row)
         return [] if one in {*task.costs_s, *taken} else [one]
 
+    def find(self, task: Task, plan: str, row: tuple[int, ...]) -> Candidate | None:
+        """Return the schedule if it has this plan and row."""
+        text = plan_text(self.made.plan)
+        same = (text, self.made.row) == (plan, row)
+        return Candidate(task.add_plan(self.made.plan, text), row) if same else None
+
 
 def space_of(request: Request) -> Space | None:
     """Return the candidates that a request describes; None for mode auto.

@@ -71,6 +71,10 @@ class Space(Protocol):
         """Return `count` candidates neither measured nor taken; fewer if fewer are left."""
         ...
 
+    def find(self, task: "Task", plan: str, row: tuple[int, ...]) -> Candidate | None:
+        """Return the candidate of a plan, as text, and a row; None if the space has none."""
+        ...
+
 
 @dataclass(slots=True)
 class Task:

@@ -1,7 +1,8 @@
 """Warm starts: programs of records that are not trusted, to be verified and timed again.
 
 Nothing that such a record claims is believed. Its time only orders the programs to look at; its
-sketch must be derived by the rules of this request, its row must be legal. Source: ADR-0087.
+sketch must be derived by the rules of this request, its row must be legal. In a user's space it
+must be one of the candidates. Source: ADR-0087.
 """
 
 import json
@@ -182,8 +183,14 @@ def _candidate(
         moved: the row is that of other extents or another machine, and is moved to a legal one.
 
     Raises:
-        RecordError: the record has no sketch of this request, or its row is not legal.
+        RecordError: the record has no sketch of this request, or its row is not legal; of a user's
+            space, none of the candidates.
     """
+    if task.space is not None:
+        found = task.space.find(task, record.plan, record.row)
+        if found is None:
+            raise RecordError("no choice of the knobs gives its schedule on this machine")
+        return found
     try:
         # Before a step is applied: hostile steps may ask for any amount of time or memory.
         _check_sketch(record.plan, sketches)

@@ -2,9 +2,10 @@
 
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,13 +15,21 @@ import pytest
 
 from ansorpy.cost.model import ForTask
 from ansorpy.errors import SpecError
-from ansorpy.events import Finished
+from ansorpy.events import Finished, Seeded
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.outcome import Measured, Outcome
 from ansorpy.plan.bind import bind
-from ansorpy.records import MemoryStore
+from ansorpy.records import (
+    IMPORTED,
+    MEASURED,
+    MemoryStore,
+    Record,
+    encode,
+    import_jsonl,
+    task_key,
+)
 from ansorpy.replay import plan_from_text
 from ansorpy.schedule import Config, Schedule, StagedSchedule, read_schedule, read_template
 from ansorpy.schedule.knobs import Knob, Value, order_knob, split_knob
@@ -37,6 +46,7 @@ from tests.fakes import fake_pools
 
 (MM,) = parse("def mm(float(64,48) A, float(48,96) B) -> (C) { C(y,x) +=! A(y,k) * B(k,x) }")
 AVX2 = Target("cpu", vector_bits=256)
+AVX512 = replace(AVX2, vector_bits=512)
 JSON: dict[str, Any] = {
     "knobs": {
         "tile_y": {"split": "C.y", "num_outputs": 2},
@@ -248,6 +258,69 @@ def test_records_of_a_template_start_it_again_and_answer_it(tmp_path: Path) -> N
     other.__qualname__, other.__module__ = function.__qualname__, function.__module__
     assert tuned(tmp_path, "random", 16, other, store=store)[0].stopped == "trials"
     assert last.results[0].key == result.key
+
+
+def seeded(
+    out: Path, tuner: str, records: Iterable[Record], target: Target = AVX2
+) -> tuple[Seeded, MemoryStore]:
+    """Import records, tune the template, and return the event of its start and the new store."""
+    store = MemoryStore()
+    store.append(list(records), IMPORTED)
+    asked = Request((MM,), target, mode="template", template=TEXT, tuner=tuner, trials=32)
+    events = list(run(asked, store=store, out=out, pools=fake_pools(verdict=speed)))
+    (found,) = (one for one in events if isinstance(one, Seeded))
+    return found, store
+
+
+def exported(store: MemoryStore) -> list[Record]:
+    """Return the records of a store as they arrive elsewhere."""
+    return list(import_jsonl([encode(one) for one in store.export()]))
+
+
+@pytest.mark.parametrize("target", [AVX2, AVX512], ids=["same machine", "another machine"])
+def test_imported_records_of_a_template_start_it(target: Target, tmp_path: Path) -> None:
+    _, store = tuned(tmp_path, "random", 16, TEXT)
+    records = exported(store)
+    found, new = seeded(tmp_path, "genetic", records, target)
+    assert found.programs > 0
+    key = task_key(records[0].workload, target)
+    own = [one for one in new.all(key) if one.origin == MEASURED and one.race is None]
+    claims = {(one.plan, one.row): one.best_s for one in records if one.race is None}
+    firsts = [(one.plan, one.row) for one in own[: found.programs]]
+    assert set(firsts) <= set(claims), "imported programs are measured first"
+    if target == AVX2:
+        assert found == Seeded("mm", 8, ())
+        assert {claims[one] for one in firsts} == set(sorted(map(_s, claims.values()))[:8])
+
+
+def _s(best_s: float | None) -> float:
+    return inf if best_s is None else best_s
+
+
+def test_a_row_that_no_choice_of_the_knobs_gives_starts_nothing(tmp_path: Path) -> None:
+    _, store = tuned(tmp_path, "random", 16, TEXT)
+    best = min(exported(store), key=lambda one: _s(one.best_s))
+    forged = [
+        replace(best, row=tuple(5 if value == 8 else value for value in best.row)),
+        replace(best, plan='{"steps":[],"choices":{}}'),
+    ]
+    found, _ = seeded(tmp_path, "random", forged)
+    assert found.programs == 0
+    assert len(found.reasons) == 2
+    for reason in found.reasons:
+        assert reason.endswith("no choice of the knobs gives its schedule on this machine")
+
+
+def test_every_point_is_found_by_its_plan_and_row() -> None:
+    made, other = space(TEXT), space(TEXT)
+    task, elsewhere = (Task.of(MM, AVX2, made.name) for _ in range(2))
+    found = [made.candidate(task, made.at(number)) for number in range(0, made.size, 19)]
+    legal = [one for one in found if one is not None]
+    assert len(legal) > 10
+    for one in legal:
+        same = other.find(elsewhere, task.texts[one.plan], one.row)
+        assert same is not None
+        assert (elsewhere.texts[same.plan], same.row) == (task.texts[one.plan], one.row)
 
 
 def test_splits_offer_factors_powers_of_two_or_candidates() -> None:

@@ -67,9 +67,17 @@ def test_records_of_an_earlier_job_start_a_search(stage: Stage, tmp_path: Path) 
     assert seeded.reasons == ()
 
 
-@left("imported records of a template: a search starts from sketches that its rules derive")
-def test_imported_records_of_a_template_start_the_template() -> None:
+@pytest.mark.slow
+def test_imported_records_of_a_template_start_the_template(stage: Stage, tmp_path: Path) -> None:
     """A user takes the records of a template to another machine, and goes on there."""
+    lines = stage.client.get("/v1/records", params={"job": stage.template["id"]}).text
+    store = MemoryStore()
+    store.append(list(import_jsonl(lines.splitlines())), IMPORTED)
+    template = template_body()["template"]
+    request = Request(parse(MM), local_target(1), mode="template", template=template, trials=8)
+    with closing(run(request, store=store, out=tmp_path)) as events:
+        seeded = next(one for one in events if isinstance(one, Seeded))
+    assert (seeded.programs, seeded.reasons) == (2, ())
 
 
 @left("a tracker of devices; workers share a database")
