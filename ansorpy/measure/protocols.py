@@ -16,7 +16,7 @@ from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import MachineCode
-from ansorpy.measure.outcome import Failed, Outcome
+from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -104,6 +104,28 @@ class Builder(Protocol):
 
     def results(self) -> list[BuildResult | Failed]:
         """Return the results of the batch in progress; block until they are there."""
+
+
+class Measurer(Protocol):
+    """A measuring back end of another package: it times machine code in place of a slot.
+
+    It may run the code elsewhere, simulate it, or price it. One object serves all tasks of a
+    tuning, one call at a time, in the process of the tuning. Its times rank candidates and compare
+    with one another only: leaders are checked and raced by the slot of this machine.
+    """
+
+    def measure(self, trial: TrialRequest, dag: Dag) -> Measured | Failed:
+        """Return the samples of one call of the kernel, in seconds, or the reason for their lack.
+
+        Args:
+            trial: machine code (`ansorpy.codegen.loader.Built`: object files, the functions of the
+                phases, buffers in the order of their addresses), and the least cost so far.
+            dag: the meaning of the kernel.
+
+        Returns:
+            `Measured`, whose `times_s` has one finite positive number per sample, at least one; the
+            least one ranks. `Failed` for a candidate without a time. Any exception ends the tuning.
+        """
 
 
 class Slot(Protocol):

@@ -24,9 +24,17 @@ Origin = Literal["measured", "imported"]
 MEASURED: Final = "measured"
 IMPORTED: Final = "imported"
 ESTIMATED: Final = "/estimated"  # the end of the key of trials without a device (ADR-0143)
+# Before the last part of the key of trials of another package's measuring back end (ADR-0168).
+MEASURED_BY: Final = "/by-"
 
 
-def task_key(workload: str, target: Target, cold: bool = False, estimated: bool = False) -> str:
+def task_key(
+    workload: str,
+    target: Target,
+    cold: bool = False,
+    estimated: bool = False,
+    measured_by: str = "",
+) -> str:
     """Return the key under which trials of one workload on one kind of machine compare.
 
     Hardware features, cache sizes and the threads of the kernel count; the marketing name of the
@@ -36,8 +44,12 @@ def task_key(workload: str, target: Target, cold: bool = False, estimated: bool 
         workload: hex digest of the normalised Dag (`te.analysis.workload_key`).
         cold: the weights came from memory at every call, as inside a large model (ADR-0134).
         estimated: the trials are estimates, which compare with one another only.
+        measured_by: name and package of the measuring back end whose times compare with one another
+            only; "" for ours.
     """
     ending = ("/cold" if cold else "") + (ESTIMATED if estimated else "")
+    if measured_by:
+        ending += MEASURED_BY + sha256(measured_by.encode()).hexdigest()[:12]
     return f"{workload}/{target_digest(target)}/{target.cores}{ending}"
 
 

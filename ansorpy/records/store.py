@@ -6,7 +6,7 @@ from math import inf
 from typing import Protocol
 
 from ansorpy.measure.outcome import Measured
-from ansorpy.records.record import IMPORTED, MEASURED, Origin, Record
+from ansorpy.records.record import IMPORTED, MEASURED, MEASURED_BY, Origin, Record
 
 Curve = tuple[float, ...]  # the time of every trial of a job in seconds, in order; inf: none
 
@@ -41,7 +41,10 @@ class RecordStore(Protocol):
         ...
 
     def curves(self, most: int, without: Collection[str] = ()) -> tuple[Curve, ...]:
-        """Return the times of the measured trials of the `most` latest keys, not of `without`."""
+        """Return the times of the measured trials of the `most` latest keys, not of `without`.
+
+        Trials of measuring back ends of other packages are left out: their times are no wall times.
+        """
         ...
 
     def count(self, key: str | None = None) -> int:
@@ -127,7 +130,8 @@ class MemoryStore:
         trials = (
             (record.key, None if best_of([record]) is None else record.best_s)
             for record in self._records.values()
-            if record.origin == MEASURED and record.race is None and record.key not in without
+            if record.origin == MEASURED and record.race is None
+            if record.key not in without and MEASURED_BY not in record.key
         )
         return curves_of(trials, most)
 

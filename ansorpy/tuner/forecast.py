@@ -38,11 +38,13 @@ def past(store: RecordStore, tasks: Sequence[Task]) -> list[list[Doubling]]:
 def forecast_of(task: Task, jobs: Sequence[Sequence[Doubling]]) -> Forecast | None:
     """Return the forecast of as many trials again; None unless the task has FIRST timed trials.
 
+    Times of a measuring back end of another package have none.
+
     Args:
         jobs: doublings of each past job.
     """
     count = len(task.times_s)
-    if task.estimated or task.fixed or count < FIRST or task.best_s is None:
+    if task.estimated or task.measured_by or task.fixed or count < FIRST or task.best_s is None:
         return None
     if not jobs:
         return Forecast(count, None, None, None, 0)

@@ -22,7 +22,14 @@ from ansorpy.tuner.allocation import (
 from ansorpy.tuner.modes import Mode, ScheduleOption, TemplateOption, Tuner, check_mode
 from ansorpy.tuner.networks import WEIGHT_PATTERN, networks_of
 from ansorpy.tuner.option import Definition, Option, OptionLimits, definitions
-from ansorpy.tuner.plugins import COST_MODELS, SEARCHES, CostModelName, SearchName
+from ansorpy.tuner.plugins import (
+    COST_MODELS,
+    MEASURERS,
+    SEARCHES,
+    CostModelName,
+    MeasurerName,
+    SearchName,
+)
 
 MAX_TRIALS: Final = 1_000_000  # every trial is kept in memory while its task is tuned
 MAX_CORES: Final = 256
@@ -116,6 +123,7 @@ class TuneOptions:
     tuner: Tuner = "model"
     cost_model: CostModelName = COST_MODELS.default
     search: SearchName = SEARCHES.default
+    measurer: MeasurerName = MEASURERS.default
     cores: Annotated[
         int, Option("Threads of the kernel.", OptionLimits(least=1, most=MAX_CORES))
     ] = 1
@@ -264,6 +272,11 @@ def check_whole(options: TuneOptions) -> None:
         raise SpecError(
             f"cannot tune a model with mode {options.mode} because a schedule is of one task;"
             " expected mode auto"
+        )
+    if options.measurer != MEASURERS.default:
+        raise SpecError(
+            f"cannot tune a model with measurer {options.measurer} because times of this machine"
+            f" choose its parts; expected measurer {MEASURERS.default}"
         )
     if options.deterministic:
         raise SpecError(

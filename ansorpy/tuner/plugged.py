@@ -4,16 +4,21 @@ A cost model has no memory beside its samples: after an interruption a new one l
 """
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, get_args
 
 import numpy as np
 
 from ansorpy.cost.gbm import GbmModel
 from ansorpy.cost.model import Batch, CostModel, Sample, Scores
 from ansorpy.cost.roofline import RooflineModel
+from ansorpy.errors import shown
 from ansorpy.events import Plugged
+from ansorpy.measure.outcome import Failed, FailureKind, Measured
+from ansorpy.measure.protocols import Measurer, TrialRequest
 from ansorpy.population import legal
 from ansorpy.search import Candidate
 from ansorpy.search.strategy import (
@@ -24,7 +29,16 @@ from ansorpy.search.strategy import (
     SearchView,
 )
 from ansorpy.target import Target
-from ansorpy.tuner.plugins import COST_MODELS, SEARCHES, Plugin, check_chosen, failed, guarded
+from ansorpy.te.dag import Dag
+from ansorpy.tuner.plugins import (
+    COST_MODELS,
+    GROUPS,
+    SEARCHES,
+    Plugin,
+    check_chosen,
+    failed,
+    guarded,
+)
 from ansorpy.tuner.request import Request
 
 MAX_STATE: Final = 1 << 20  # characters of the memory of a strategy as JSON
@@ -122,6 +136,45 @@ class PluggedSearch:
             guarded(self.plugin, "restore", self.strategy.restore, state)
 
 
+@dataclass(frozen=True, slots=True)
+class PluggedMeasurer:
+    """A measuring back end of another package; an error names the package and the method."""
+
+    plugin: Plugin
+    measurer: Measurer
+
+    def measure(self, trial: TrialRequest, dag: Dag) -> Measured | Failed:
+        """Return finite positive samples in seconds, or a failure of a known kind.
+
+        Raises:
+            PluginError: the back end raised, or returned something else.
+        """
+        start_s = time.monotonic()
+        found = guarded(self.plugin, "measure", self.measurer.measure, trial, dag)
+        took_s = time.monotonic() - start_s
+        if isinstance(found, Failed) and found.kind in get_args(FailureKind):
+            return Failed(found.kind, shown(found.message, 300), seconds=took_s)
+        if not isinstance(found, Measured):
+            why = f"returned {shown(found, 100)}, neither Measured nor Failed of a known kind"
+            raise failed(self.plugin, "measure", why)
+        times_s: list[float] = guarded(self.plugin, "measure", _numbers, found.times_s)
+        if not times_s or not all(0.0 < one < inf for one in times_s):
+            why = f"returned samples {shown(times_s, 100)}, which are no positive seconds"
+            raise failed(self.plugin, "measure", why)
+        return Measured(tuple(times_s), run_s=took_s, aborted=bool(found.aborted))
+
+
+def measurer_of(request: Request, plugin: Plugin) -> Measurer:
+    """Return a new object of a measuring back end of another package.
+
+    Raises:
+        PluginError: it cannot be loaded or made.
+    """
+    made = plugin.make(request.target, request.seed)
+    _check_methods(plugin, made, ("measure",))
+    return PluggedMeasurer(plugin, made)
+
+
 def model_of(request: Request, prior: CostModel | None = None) -> CostModel:
     """Return the cost model that a request chooses.
 
@@ -155,7 +208,7 @@ def strategy_of(request: Request) -> SearchStrategy:
 
 def told_parts(request: Request, strategy: SearchStrategy) -> Iterator[Plugged]:
     """Yield an event for each part that is not the default one."""
-    for group in (COST_MODELS, SEARCHES):
+    for group in GROUPS:
         plugin = check_chosen(group, request)
         if plugin.name != group.default:
             own = strategy.strategy if isinstance(strategy, PluggedSearch) else None
@@ -176,6 +229,10 @@ def _check_methods(plugin: Plugin, made: object, names: Sequence[str]) -> None:
 
 def _arrays(found: Any) -> list[Scores]:
     return [np.asarray(scores, np.float64) for scores in found]
+
+
+def _numbers(found: Any) -> list[float]:
+    return [float(one) for one in found]
 
 
 def _as_json(state: Any) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$"  # the form of a name in a request
 OURS: Final = "ansorpy"  # the package of the built-in parts
+ESTIMATES: Final = "estimates"  # the measuring back end for a GPU that is absent, or not asked for
 
 CostModelName = Annotated[
     str,
@@ -32,6 +33,15 @@ SearchName = Annotated[
     Option(
         "Strategy that chooses the candidates of mode auto. evolution: by the cost model; random;"
         " or the name of an installed plug-in (`ansorpy plugins`).",
+        OptionLimits(pattern=NAME_PATTERN),
+    ),
+]
+MeasurerName = Annotated[
+    str,
+    Option(
+        "Measuring back end of the trials. auto: this processor, the GPU that is present, or else"
+        " estimates; estimates: also where the GPU is present; or the name of an installed plug-in"
+        " (`ansorpy plugins`).",
         OptionLimits(pattern=NAME_PATTERN),
     ),
 ]
@@ -75,7 +85,17 @@ SEARCHES: Final = PartGroup(
     },
     "evolution",
 )
-GROUPS: Final = (COST_MODELS, SEARCHES)
+MEASURERS: Final = PartGroup(
+    "measurer",
+    "measuring back end",
+    "ansorpy.measurers",
+    {
+        "auto": "ansorpy.tuner.pools:own_pool",
+        ESTIMATES: "ansorpy.tuner.pools:estimate_pool",
+    },
+    "auto",
+)
+GROUPS: Final = (COST_MODELS, SEARCHES, MEASURERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +149,11 @@ class Chosen(Protocol):
     @property
     def deterministic(self) -> bool:
         """True if the search has to repeat itself."""
+        ...
+
+    @property
+    def trials(self) -> int:
+        """The candidates to measure."""
         ...
 
 
@@ -224,9 +249,36 @@ def check_chosen(group: PartGroup, options: Chosen) -> Plugin:
             f"cannot tune with {told} in mode {options.mode} because its candidates are the user's;"
             " expected mode auto"
         )
-    if group is COST_MODELS and getattr(options, "transfer", False):
+    if group is MEASURERS and not options.trials:
         raise SpecError(
-            f"cannot tune with {told} and transfer because other tasks teach the model trees alone;"
-            " expected one of the two"
+            f"cannot tune with {told} and 0 trials because it measures trials only; expected at"
+            " least 1"
+        )
+    if group in (COST_MODELS, MEASURERS) and getattr(options, "transfer", False):
+        raise SpecError(
+            f"cannot tune with {told} and transfer because other tasks teach the model trees alone,"
+            " by times of ours; expected one of the two"
         )
     return found
+
+
+def check_measurer(name: str, target: str) -> None:
+    """Refuse a measuring back end for a target whose candidates it cannot take.
+
+    Args:
+        target: a name such as cpu or cuda:sm_90.
+
+    Raises:
+        SpecError: names the back end and the target.
+    """
+    gpu = target.startswith("cuda")
+    if name == ESTIMATES and not gpu:
+        raise SpecError(
+            f"cannot tune with measurer {name} for {target} because only kernels for a GPU are"
+            f" estimated; expected measurer {MEASURERS.default}"
+        )
+    if name not in MEASURERS.ours and gpu:
+        raise SpecError(
+            f"cannot tune with measurer {name} for {target} because plug-ins take machine code of"
+            " processors; expected target cpu"
+        )

@@ -3,18 +3,23 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ansorpy.measure.estimates import EstimatePool, emulated
+from ansorpy.measure.measured_by import MeasurerPool
 from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.plugged import measurer_of
+from ansorpy.tuner.plugins import MEASURERS, check_chosen
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.task import Task
 
 OPEN_POOLS = 3  # open pools at most; each holds a process per core and the reference results
 
 Open = Callable[[Dag, Target], MeasurePool]
+OpenShared = Callable[[Dag, Target, MeasureSettings, SharedProcesses], MeasurePool]
 
 
 class Pools:
@@ -46,7 +51,7 @@ class SharedPools(Pools):
     """Pools whose tasks, all of one target, use the same processes one after the other."""
 
     def __init__(
-        self, target: Target, settings: MeasureSettings, kind: type[MeasurePool] = MeasurePool
+        self, target: Target, settings: MeasureSettings, kind: OpenShared = MeasurePool
     ) -> None:
         super().__init__()
         self._kind = kind
@@ -77,14 +82,29 @@ def shared_pools(request: Request, settings: MeasureSettings | None = None) -> P
     return SharedPools(request.target, settings, kind)
 
 
-def pool_of(
-    request: Request, settings: MeasureSettings
-) -> tuple[type[MeasurePool], MeasureSettings]:
-    """Return the class and the settings of the pools of a request.
+def pool_of(request: Request, settings: MeasureSettings) -> tuple[OpenShared, MeasureSettings]:
+    """Return how to open the pools of a request, and their settings.
 
-    Candidates run on this processor or on the device of the request; without a device those for a
-    GPU are estimated and emulated.
+    Raises:
+        PluginError: the measuring back end cannot be loaded or made.
+    """
+    plugin = check_chosen(MEASURERS, request)
+    if plugin.is_ours:
+        found: tuple[OpenShared, MeasureSettings] = plugin.make(request, settings)
+        return found
+    return partial(MeasurerPool, measurer_of(request, plugin)), settings
+
+
+def estimate_pool(_: Request, settings: MeasureSettings) -> tuple[OpenShared, MeasureSettings]:
+    """Return pools that estimate candidates for a GPU, and emulate finalists."""
+    return EstimatePool, emulated(settings)
+
+
+def own_pool(request: Request, settings: MeasureSettings) -> tuple[OpenShared, MeasureSettings]:
+    """Return pools whose candidates run on this processor, or on the device of the request.
+
+    Without a device, candidates for a GPU are estimated.
     """
     if request.estimated:
-        return EstimatePool, emulated(settings)
+        return estimate_pool(request, settings)
     return MeasurePool, replace(settings, backend=request.device or settings.backend)

@@ -14,7 +14,7 @@ from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.modes import check_mode_target, check_one_task
 from ansorpy.tuner.options import MAX_CORES, LocalOptions, TuneOptions, values
 from ansorpy.tuner.own_kernels import Given, OwnByTask, own_kernels
-from ansorpy.tuner.plugins import GROUPS, check_chosen
+from ansorpy.tuner.plugins import ESTIMATES, GROUPS, MEASURERS, check_chosen, check_measurer
 from ansorpy.tuner.targets import device_of
 
 
@@ -57,13 +57,14 @@ class Request(LocalOptions):
     ) -> "Request":
         """Return the request with the options of a call or of a stored job.
 
-        Kernels for the GPU of this machine run on it.
+        Kernels for the GPU of this machine run on it, unless the request asks for estimates.
         """
         told = values(options, LocalOptions)
         chosen = chosen_dags(dags, options.tasks)
+        device = "" if options.measurer == ESTIMATES else device_of(target)
         return Request(
             chosen, target, own=own_kernels(own, chosen), first_answer=first_answer, early=early,
-            libraries=libraries, weights_bytes=weights_bytes, device=device_of(target), **told,
+            libraries=libraries, weights_bytes=weights_bytes, device=device, **told,
         )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -82,6 +83,7 @@ class Request(LocalOptions):
         self.check_tasks([dag.name for dag in self.dags])
         for group in GROUPS:
             check_chosen(group, self)
+        check_measurer(self.measurer, self.target.names[-1])
         check_one_task(self, len(self.dags))
         check_mode_target(self, self.target.names[0])
 
@@ -89,6 +91,12 @@ class Request(LocalOptions):
     def estimated(self) -> bool:
         """True if trials are estimates: no device runs the kernels (ADR-0143)."""
         return self.target.kind == "cuda" and not self.device
+
+    @property
+    def measured_by(self) -> str:
+        """The measuring back end of another package, with its package; "" for ours."""
+        found = check_chosen(MEASURERS, self)
+        return "" if found.is_ours else f"{found.name} of {found.package}"
 
 
 def check_own(request: Request) -> None:

@@ -120,7 +120,9 @@ def prepare(
     cold = cold_bytes(request.weights_bytes, request.target)
     space = space_of(request)
     named = rules_name(kind, rules) if space is None else space.name
-    tasks = united(request.dags, request.target, named, cold, request.estimated)
+    tasks = united(
+        request.dags, request.target, named, cold, request.estimated, request.measured_by
+    )
     firsts = leaders(request.dags)
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}
@@ -150,9 +152,14 @@ def prepare(
         store=store,
         journal=journal,
         stored=stored,
-        experience=None if request.estimated or request.deterministic else experience,
+        experience=experience if learns_from_others(request) else None,
         begin_s=begin_s,
     )
+
+
+def learns_from_others(request: Request) -> bool:
+    """Return whether the times of a request are those that other tasks teach and learn from."""
+    return not (request.estimated or request.deterministic or request.measured_by)
 
 
 def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:

@@ -107,6 +107,7 @@ class Task:
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
     cold_bytes: int = 0  # size of all copies of the weights that timed calls go round; 0: hot
     estimated: bool = False  # trials are estimates of an analytic model (ADR-0143)
+    measured_by: str = ""  # measuring back end of another package (ADR-0168); "": ours
     wire: Carried | None = None  # see `carried`; made for the first record
     space: Space | None = None  # the user's own candidates, in place of those of the rules
     strategy: SearchStrategy = field(default_factory=Evolution)
@@ -115,20 +116,26 @@ class Task:
 
     @staticmethod
     def of(
-        dag: Dag, target: Target, rules: str, cold_bytes: int = 0, estimated: bool = False
+        dag: Dag,
+        target: Target,
+        rules: str,
+        cold_bytes: int = 0,
+        estimated: bool = False,
+        measured_by: str = "",
     ) -> "Task":
         """Return a task without plans and trials.
 
         Args:
             cold_bytes: as of the field, if the task has weights enough.
-            estimated: as of the field.
+            estimated, measured_by: as of the fields.
         """
         cold_bytes = cold_bytes if has_cold_weights(dag) else 0
         workload, flop = workload_key(dag), flop_count(dag)
-        key = task_key(workload, target, bool(cold_bytes), estimated)
+        key = task_key(workload, target, bool(cold_bytes), estimated, measured_by)
         return Task(
-            dag, target, rules, key, workload, flop, cold_bytes=cold_bytes, estimated=estimated
-        )
+            dag, target, rules, key, workload, flop, cold_bytes=cold_bytes, estimated=estimated,
+            measured_by=measured_by,
+        )  # fmt: skip
 
     @property
     def name(self) -> str:

@@ -23,14 +23,19 @@ def leaders(dags: Sequence[Dag]) -> dict[str, str]:
 
 
 def united(
-    dags: Sequence[Dag], target: Target, rules: str, cold_bytes: int = 0, estimated: bool = False
+    dags: Sequence[Dag],
+    target: Target,
+    rules: str,
+    cold_bytes: int = 0,
+    estimated: bool = False,
+    measured_by: str = "",
 ) -> tuple[Task, ...]:
     """Return one task per workload: that of its first Dag, with the other Dags as twins."""
     firsts = leaders(dags)
     found: dict[str, Task] = {}
     for dag in dags:
         if firsts[dag.name] == dag.name:
-            found[dag.name] = Task.of(dag, target, rules, cold_bytes, estimated)
+            found[dag.name] = Task.of(dag, target, rules, cold_bytes, estimated, measured_by)
         else:
             first = found[firsts[dag.name]]
             first.twins = (*first.twins, dag)

@@ -12,7 +12,16 @@ from sqlalchemy.orm import Session
 
 from ansorpy.errors import RecordError
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.records import IMPORTED, MEASURED, Origin, Record, best_of_each, decode, encode
+from ansorpy.records import (
+    IMPORTED,
+    MEASURED,
+    MEASURED_BY,
+    Origin,
+    Record,
+    best_of_each,
+    decode,
+    encode,
+)
 from ansorpy.records.store import Curve, curves_of
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import RecordRow
@@ -122,7 +131,8 @@ def stored_curves(
 
     The bodies of records are not read: a race counts as a trial without a time.
     """
-    own = (*conditions, RecordRow.origin == MEASURED, RecordRow.key.not_in(without))
+    ours = RecordRow.key.not_like(f"%{MEASURED_BY}%")
+    own = (*conditions, ours, RecordRow.origin == MEASURED, RecordRow.key.not_in(without))
     latest = (
         select(RecordRow.key)
         .where(*own)

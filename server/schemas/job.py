@@ -269,6 +269,9 @@ class JobReply(Wire):
     memory_bytes: int = Field(description="Bytes of all tensors of the largest task.")
     cost_model: str = Field(description="As requested (`GET /v1/plugins`).")
     search: str = Field(description="The search strategy, as requested (`GET /v1/plugins`).")
+    measurer: str = Field(
+        description="The measuring back end of the trials, as requested (`GET /v1/plugins`)."
+    )
     model: ModelProgress | None = Field(default=None, description="Null unless it tunes a model.")
     tasks: list[TaskReply] = Field(description="Empty until a model is divided.")
     networks: list[NetworkReply] = Field(

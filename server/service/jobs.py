@@ -27,13 +27,13 @@ from ansorpy.server.schemas.model import ModelFacts
 from ansorpy.server.service.limits import RequestLimits, check_dags, check_parts
 from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
-from ansorpy.target import require_cpu
+from ansorpy.target import parse_target, require_cpu
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.modes import check_mode_target
 from ansorpy.tuner.networks import networks_of
 from ansorpy.tuner.options import check_whole, values
-from ansorpy.tuner.plugins import GROUPS, check_chosen
+from ansorpy.tuner.plugins import GROUPS, check_chosen, check_measurer
 from ansorpy.tuner.request import check_estimated
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.spaces import check_space
@@ -112,7 +112,8 @@ class JobService:
                 options = request.options()
             dags = self._dags(request)
             if request.model is not None or request.graph is not None:
-                with naming("deterministic"):  # the schema has refused a mode
+                # The schema has refused a mode.
+                with naming("deterministic" if options.deterministic else "measurer"):
                     check_whole(options)
             with naming(space):
                 check_space(options, dags)
@@ -143,7 +144,7 @@ class JobService:
         except SpecError as error:
             budget = request.budget
             keys = (*request.weights, *budget.network_targets_s, *budget.task_targets_s)
-            parts = (request.cost_model, request.search)
+            parts = [getattr(request, group.option) for group in GROUPS]
             words = (*request.allow, *request.without, *budget.tasks, *parts)
             names = (*request.bind, *request.shapes, *keys, *words)
             sent = request.dags or ([] if request.graph is None else [request.graph])
@@ -293,6 +294,9 @@ def _check_refusal(model: StoredModel, request: JobRequest) -> None:
 def _check_target(tx: Session, request: JobRequest) -> None:
     try:
         machines.check_target(tx, request.target, request.options().cores)
+        kind = parse_target(request.target or "cpu", ()).kind
+        if kind:  # else the digest of a machine
+            check_measurer(request.measurer, kind)
         if request.target.startswith("cuda"):
             check_estimated(request.options(), request.target)
             check_mode_target(request.options(), request.target)

@@ -42,6 +42,9 @@ def test_the_service_lists_the_parts_of_a_job(running: Service, install: Install
         ("search", "evolution", "ansorpy", True),
         ("search", "random", "ansorpy", False),
         ("search", "annealing", "example_parts 1.0", False),
+        ("measurer", "auto", "ansorpy", True),
+        ("measurer", "estimates", "ansorpy", False),
+        ("measurer", "code-size", "example_parts 1.0", False),
     ]
     assert [one for one in whole if one not in found] == [
         ("allow", word, "ansorpy", False)
@@ -57,7 +60,7 @@ def test_a_job_uses_the_parts_that_it_names(
     running: Service, engine: Engine, install: Install, tmp_path: Path
 ) -> None:
     install_example(install)
-    parts = {"cost_model": "neighbours", "search": "annealing"}
+    parts = {"cost_model": "neighbours", "search": "annealing", "measurer": "code-size"}
     job = ran(running, engine, tmp_path, **parts, budget={"trials": 8})
     assert job["state"] == "succeeded", job
     assert job["tasks"][0]["verified"]
@@ -65,6 +68,7 @@ def test_a_job_uses_the_parts_that_it_names(
     page = running.client.get(f"/jobs/{job['id']}").text
     assert "<dt>Cost model</dt><dd>neighbours</dd>" in page
     assert "<dt>Search</dt><dd>annealing</dd>" in page
+    assert "<dt>Measured by</dt><dd>code-size</dd>" in page
     other = ran(running, engine, tmp_path, search="random", budget={"trials": 8})
     assert other["id"] != job["id"], "a job with other parts is another job"
 
@@ -74,6 +78,7 @@ def test_a_job_uses_the_parts_that_it_names(
     [
         ("cost_model", "cost model", "trees, analytic"),
         ("search", "search strategy", "evolution, random"),
+        ("measurer", "measuring back end", "auto, estimates"),
     ],
 )
 def test_an_unknown_name_is_a_422_with_the_known_ones(
@@ -86,6 +91,18 @@ def test_an_unknown_name_is_a_422_with_the_known_ones(
         f" expected {known}",
     )
     assert reply.json()["errors"][0]["place"] == field
+
+
+def test_a_measuring_back_end_that_does_not_fit_the_target_is_a_422(
+    running: Service, install: Install
+) -> None:
+    install_example(install)
+    for target, measurer in (("cuda:sm_90", "code-size"), ("cpu", "estimates")):
+        body = {"text": MM, "target": target, "measurer": measurer}
+        reply = running.client.post("/v1/jobs", json=body)
+        assert reply.status_code == 422
+        assert reply.json()["detail"].startswith(f"cannot tune with measurer {measurer} for ")
+        assert reply.json()["errors"][0]["place"] == "target"
 
 
 @pytest.mark.parametrize("name", ["os:system", "../parts", "a.b", "", "x" * 41, "a\n"])

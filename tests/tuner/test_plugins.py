@@ -4,23 +4,33 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
 import ansorpy
 from ansorpy.errors import PluginError, SpecError
-from ansorpy.events import Event, Finished, Plugged
+from ansorpy.events import Event, Finished, Plugged, Started
 from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.backend import DEVICE
+from ansorpy.measure.estimates import EstimatePool
+from ansorpy.measure.measured_by import MeasurerSlot
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.progress import as_line
-from ansorpy.records import MemoryStore
-from ansorpy.target import Target
-from ansorpy.tuner.plugged import strategy_of
-from ansorpy.tuner.plugins import COST_MODELS, SEARCHES, plugins
+from ansorpy.records import MEASURED_BY, MemoryStore, RecordStore
+from ansorpy.target import Target, cuda_target
+from ansorpy.te.dag import Dag
+from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.options import TuneOptions, check_whole
+from ansorpy.tuner.plugged import measurer_of, strategy_of
+from ansorpy.tuner.plugins import COST_MODELS, GROUPS, MEASURERS, SEARCHES, check_chosen, plugins
+from ansorpy.tuner.pools import Pools, pool_of
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.tune import run
-from tests.fakes import fake_pools
+from tests.fakes import FakePool, fake_pools
 from tests.tuner.test_checkpoint import Killed, Ledger
 from tests.tuner.test_checkpoint import events as ledger_events
 
@@ -69,9 +79,28 @@ def request(**options: Any) -> Request:
     return Request(parse(MM), Target(cores=2), **{"trials": 24, **options})
 
 
-def events(out: Path, **options: Any) -> Iterator[Event]:
-    rules = find_rules("cpu")
-    return run(request(**options), rules, MemoryStore(), out, pools=fake_pools())
+def events(
+    out: Path,
+    store: RecordStore | None = None,
+    experience: Experience | None = None,
+    **options: Any,
+) -> Iterator[Event]:
+    asked = request(**options)
+    store = MemoryStore() if store is None else store
+    pools = fake_pools() if asked.measurer == MEASURERS.default else measurer_pools(asked)
+    return run(asked, find_rules("cpu"), store, out, pools=pools, experience=experience)
+
+
+def measurer_pools(asked: Request) -> Callable[[], Pools]:
+    """Return pools in this process whose trials the measuring back end of a request times."""
+    measurer = measurer_of(asked, check_chosen(MEASURERS, asked))
+
+    def open_pool(dag: Dag, target: Target) -> MeasurePool:
+        pool = FakePool(dag, target)
+        pool.batches.slot = MeasurerSlot(measurer, dag, pool.batches.slot)
+        return cast(MeasurePool, pool)
+
+    return lambda: Pools(open_pool)
 
 
 def test_parts_of_the_example_have_less_than_50_lines() -> None:
@@ -83,9 +112,10 @@ def test_parts_of_the_example_have_less_than_50_lines() -> None:
 def test_the_example_tunes_a_kernel_that_is_verified(install: Install, tmp_path: Path) -> None:
     install_example(install)
     told: list[Event] = []
+    store = MemoryStore()
     result = ansorpy.tune(
-        MM, trials=16, cost_model="neighbours", search="annealing", out=tmp_path / "out",
-        store=MemoryStore(), progress=False, on_event=told.append,
+        MM, trials=16, cost_model="neighbours", search="annealing", measurer="code-size",
+        out=tmp_path / "out", store=store, progress=False, on_event=told.append,
     )  # fmt: skip
     (task,) = result.tasks
     assert task.verified
@@ -94,7 +124,12 @@ def test_the_example_tunes_a_kernel_that_is_verified(install: Install, tmp_path:
     assert lines == [
         "cost_model neighbours of example_parts 1.0",
         "search annealing of example_parts 1.0",
+        "measurer code-size of example_parts 1.0",
     ]
+    trials = [one for one in store.export() if one.race is None]
+    sizes = [one.best_s / 1e-9 for one in trials if one.best_s is not None]
+    assert len(sizes) == 16
+    assert all(size > 500 and abs(size - round(size)) < 1e-6 for size in sizes), "whole bytes"
 
 
 def test_plugins_are_listed_after_ours_and_without_an_import(install: Install) -> None:
@@ -113,6 +148,10 @@ def test_plugins_are_listed_after_ours_and_without_an_import(install: Install) -
          " installed; expected evolution, random"),
         ({"cost_model": "../x"}, "with cost_model '../x'; expected a name like"),
         ({"cost_model": "analytic", "transfer": True}, "with cost_model analytic and transfer"),
+        ({"measurer": "mine"}, "with measurer 'mine' because no measuring back end of this name is"
+         " installed; expected auto, estimates"),
+        ({"measurer": "estimates"}, "with measurer estimates for cpu because only kernels for a GPU"
+         " are estimated; expected measurer auto"),
     ],
 )  # fmt: skip
 def test_a_choice_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
@@ -151,6 +190,12 @@ class Mine:
     def update(self, samples): ...
     def predict(self, batches, task=""):
         """
+TIMES = """
+from ansorpy.measure.outcome import Failed, Measured
+class Mine:
+    def __init__(self, target, seed): ...
+    def measure(self, trial, dag):
+        """
 REPEATS = "return [one] if (one := next(iter(view.costs_s), None)) else view.random(count, rng)"
 
 
@@ -184,16 +229,25 @@ REPEATS = "return [one] if (one := next(iter(view.costs_s), None)) else view.ran
          " shape"),
         ("cost_model", SCORES + "return [0 * b[:, 0, 0] - float('inf') for b in batches]",
          "predict returned a score that is not finite"),
+        ("measurer", "class Mine:\n    def __init__(self, target, seed): ...",
+         "its factory returned Mine, which has no method measure"),
+        ("measurer", TIMES + "return 1 / 0", "measure raised ZeroDivisionError"),
+        ("measurer", TIMES + "return 1e-3", "measure returned 0.001, neither Measured nor Failed"),
+        ("measurer", TIMES + "return Failed('slow', '')", "measure returned Failed(kind='slow'"),
+        ("measurer", TIMES + "return Measured(())", "measure returned samples [], which are no"),
+        ("measurer", TIMES + "return Measured((0.0,))", "measure returned samples [0.0], which"),
+        ("measurer", TIMES + "return Measured((1e-3, float('nan')))", "measure returned samples"),
+        ("measurer", TIMES + "return Measured(('x',))", "measure raised ValueError"),
     ],
 )  # fmt: skip
 def test_a_wrong_part_is_named_with_its_package_and_stage(
     install: Install, tmp_path: Path, option: str, code: str, why: str
 ) -> None:
-    group = {"search": SEARCHES, "cost_model": COST_MODELS}[option]
+    (group,) = (one for one in GROUPS if one.option == option)
     name = f"wrong_{abs(hash((option, code)))}"
     install(name, f"[{group.points}]\nmine = {name}:Mine\n", code)
     with pytest.raises(PluginError) as caught:
-        list(events(tmp_path / "out", **{option: "mine"}))
+        list(events(tmp_path / "out", **cast(dict[str, Any], {option: "mine"})))
     assert f"cannot tune with {group.kind} mine of {name} 1.0 because {why}" in str(caught.value)
     assert str(caught.value).endswith(f"or {option} {group.default}")
 
@@ -239,3 +293,69 @@ def test_built_in_searches_measure_every_trial(tmp_path: Path, name: str) -> Non
     *_, end = events(tmp_path, search=name, trials=16)
     assert isinstance(end, Finished)
     assert end.results[0].trials == 16
+
+
+def install_clock(install: Install) -> None:
+    code = TIMES + "return Measured((1e-9 * len(trial.built.text),))"
+    install("clock_part", "[ansorpy.measurers]\nclock = clock_part:Mine\n", code)
+
+
+def test_times_of_another_back_end_and_ours_stay_apart(install: Install, tmp_path: Path) -> None:
+    install_clock(install)
+    store, taught = MemoryStore(), Experience(tmp_path / "experience")
+    options: dict[str, Any] = {"store": store, "experience": taught, "trials": 16}
+    list(events(tmp_path, **options, measurer="clock"))
+    (key,) = {one.key for one in store.export()}
+    assert MEASURED_BY in key
+    assert len(key) <= 128, "the column of a key"
+    assert not taught.folder.exists(), "no other task learns from them"
+    assert store.curves(64) == (), "no forecast is made from them"
+
+    started, *_, end = events(tmp_path, **options)
+    assert isinstance(started, Started)
+    assert isinstance(end, Finished)
+    assert started.known == (0,)
+    assert (end.stopped, end.results[0].trials) == ("trials", 16)
+    (own,) = {one.key for one in store.export()} - {key}
+    assert own == key.partition(MEASURED_BY)[0]
+    assert taught.folder.exists()
+
+    *_, end = events(tmp_path, **options, measurer="clock")
+    assert isinstance(end, Finished)
+    assert end.stopped == "store", "the same back end answers the same request"
+
+
+def test_a_measuring_back_end_takes_code_of_processors(install: Install) -> None:
+    install_clock(install)
+    with pytest.raises(SpecError) as caught:
+        Request(parse(MM), cuda_target("sm_80"), measurer="clock")
+    assert str(caught.value) == (
+        "cannot tune with measurer clock for cuda:sm_80 because plug-ins take machine code of"
+        " processors; expected target cpu"
+    )
+
+
+def test_a_request_for_estimates_does_not_use_the_present_gpu() -> None:
+    target = cuda_target("sm_80")
+    with patch("ansorpy.tuner.request.device_of", lambda _: DEVICE):
+        asked = [
+            Request.of(TuneOptions(measurer=m), parse(MM), target) for m in ("auto", "estimates")
+        ]
+    kinds = [pool_of(one, MeasureSettings())[0] for one in asked]
+    assert kinds == [MeasurePool, EstimatePool]
+    assert [one.estimated for one in asked] == [False, True]
+
+
+def test_a_measuring_back_end_times_no_whole_model() -> None:
+    with pytest.raises(SpecError) as caught:
+        check_whole(TuneOptions(measurer="estimates"))
+    assert str(caught.value) == (
+        "cannot tune a model with measurer estimates because times of this machine choose its"
+        " parts; expected measurer auto"
+    )
+
+
+def test_a_measuring_back_end_needs_trials(install: Install) -> None:
+    install_clock(install)
+    with pytest.raises(SpecError, match="with measurer clock and 0 trials because it measures"):
+        request(measurer="clock", trials=0)

@@ -1,1 +1,1 @@
-"""Two parts of a tuning: a cost model and a search strategy."""
+"""Parts of a tuning: a cost model, a search strategy, a measuring back end."""
