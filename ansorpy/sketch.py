@@ -1,10 +1,10 @@
 """Sketch derivation: all states that the rules derive, with the verdicts and their reasons."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from ansorpy.errors import RuleError, SpecError, shown
 from ansorpy.expr.bounds import bounds
@@ -114,6 +114,27 @@ class Derivation:
                 stack.append((depth, visit.trials[-1].successors[0]))
             else:
                 stack += reversed(list(_rows(visit, depth)))
+
+
+class SpaceGenerator(Protocol):
+    """A maker of the sketches of a Dag, of which plans and rows are opened as ever.
+
+    One object serves one task.
+    """
+
+    def sketches(
+        self, dag: Dag, target: Target, rules: tuple[Rule, ...]
+    ) -> Derivation | Sequence[State]:
+        """Return the search space: 1 to SKETCH_LIMIT states in which sizes are open.
+
+        Args:
+            rules: the rule set of the request, for generators that call `derive`.
+
+        Returns:
+            States that `State.do` made of `State.naive(dag)` by steps of `ansorpy.state.steps`, or
+            the result of `derive`, which also has reasons. Any exception ends the tuning.
+        """
+        ...
 
 
 def derive(

@@ -26,9 +26,11 @@ from ansorpy.tuner.plugins import (
     COST_MODELS,
     MEASURERS,
     SEARCHES,
+    SPACES,
     CostModelName,
     MeasurerName,
     SearchName,
+    SpaceName,
 )
 
 MAX_TRIALS: Final = 1_000_000  # every trial is kept in memory while its task is tuned
@@ -123,6 +125,7 @@ class TuneOptions:
     tuner: Tuner = "model"
     cost_model: CostModelName = COST_MODELS.default
     search: SearchName = SEARCHES.default
+    space: SpaceName = SPACES.default
     measurer: MeasurerName = MEASURERS.default
     cores: Annotated[
         int, Option("Threads of the kernel.", OptionLimits(least=1, most=MAX_CORES))
@@ -277,6 +280,11 @@ def check_whole(options: TuneOptions) -> None:
         raise SpecError(
             f"cannot tune a model with measurer {options.measurer} because times of this machine"
             f" choose its parts; expected measurer {MEASURERS.default}"
+        )
+    if options.space != SPACES.default:
+        raise SpecError(
+            f"cannot tune a model with space {options.space} because rules choose its parts;"
+            f" expected space {SPACES.default}"
         )
     if options.deterministic:
         raise SpecError(

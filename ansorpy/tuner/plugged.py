@@ -5,7 +5,7 @@ A cost model has no memory beside its samples: after an interruption a new one l
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, get_args
@@ -19,6 +19,7 @@ from ansorpy.errors import shown
 from ansorpy.events import Plugged
 from ansorpy.measure.outcome import Failed, FailureKind, Measured
 from ansorpy.measure.protocols import Measurer, TrialRequest
+from ansorpy.plan.choices import plans
 from ansorpy.population import legal
 from ansorpy.search import Candidate
 from ansorpy.search.strategy import (
@@ -28,12 +29,18 @@ from ansorpy.search.strategy import (
     SearchStrategy,
     SearchView,
 )
+from ansorpy.sketch import SKETCH_LIMIT, Derivation, SpaceGenerator, Visit, derive
+from ansorpy.state.rule import Rule
+from ansorpy.state.state import State
+from ansorpy.state.steps import reformulations
+from ansorpy.state.text import replay, steps_to_json
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.plugins import (
     COST_MODELS,
     GROUPS,
     SEARCHES,
+    SPACES,
     Plugin,
     check_chosen,
     failed,
@@ -134,6 +141,73 @@ class PluggedSearch:
         """Bring the strategy to a memory of `state`; PluginError if it raises."""
         if isinstance(self.strategy, ResumableStrategy):
             guarded(self.plugin, "restore", self.strategy.restore, state)
+
+
+class RuleSpace:
+    """The space generator that derives sketches by the rules; it has no use for its arguments."""
+
+    def __init__(self, target: Target, seed: int) -> None: ...
+
+    sketches = staticmethod(derive)
+
+
+@dataclass(frozen=True, slots=True)
+class PluggedSpace:
+    """A space generator of another package; an error names the package and the method.
+
+    `allow`: names of the rules whose reformulations the request permits.
+    """
+
+    plugin: Plugin
+    generator: SpaceGenerator
+    allow: Sequence[str]
+
+    def sketches(self, dag: Dag, target: Target, rules: tuple[Rule, ...]) -> Derivation:
+        """Return sketches that replay from their steps, and that can be lowered.
+
+        Raises:
+            PluginError: the generator raised, or returned something else.
+        """
+        found = guarded(self.plugin, "sketches", self.generator.sketches, dag, target, rules)
+        if isinstance(found, Derivation):
+            known, found = found.visits, found.sketches
+        else:
+            known = (Visit(""),)
+        read: list[Any] = guarded(self.plugin, "sketches", list, found)
+        if not 1 <= len(read) <= SKETCH_LIMIT:
+            why = f"returned {len(read)} sketches; expected 1 to {SKETCH_LIMIT}"
+            raise failed(self.plugin, "sketches", why)
+        for number, state in enumerate(read):
+            wrong = guarded(self.plugin, "sketches", self._mistake, state, dag, target)
+            if wrong:
+                raise failed(self.plugin, "sketches", f"returned sketch {number}, which {wrong}")
+        made = Derivation(dag, tuple(read), known)
+        guarded(self.plugin, "sketches", lambda: made.applied)  # the reasons can be read
+        return made
+
+    def _mistake(self, state: Any, dag: Dag, target: Target) -> str:
+        """Return the reason for which a state is no sketch of a Dag; "" if it is one."""
+        if not isinstance(state, State):
+            return f"is {type(state).__name__}, not a State"
+        if replay(dag, steps_to_json(state)) != state:
+            return f"its steps do not make of {dag.name!r}"
+        if reformulations(state) and not self.allow:
+            return "changes rounding, which the request does not allow"
+        return "" if plans(state, target, 1) else "cannot be lowered"
+
+
+def generator_of(
+    request: Request,
+) -> Callable[[Dag, Target, tuple[Rule, ...]], Derivation]:
+    """Return the function of the space generator that a request chooses.
+
+    Raises:
+        PluginError: the generator cannot be loaded or made.
+    """
+    plugin = check_chosen(SPACES, request)
+    made = plugin.make(request.target, request.seed)
+    _check_methods(plugin, made, ("sketches",))
+    return (made if plugin.is_ours else PluggedSpace(plugin, made, request.allow)).sketches
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,14 @@ MeasurerName = Annotated[
         OptionLimits(pattern=NAME_PATTERN),
     ),
 ]
+SpaceName = Annotated[
+    str,
+    Option(
+        "Space generator, which makes the sketches of mode auto. rules: derived by the rule set; or"
+        " the name of an installed plug-in (`ansorpy plugins`).",
+        OptionLimits(pattern=NAME_PATTERN),
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,14 @@ MEASURERS: Final = PartGroup(
     },
     "auto",
 )
-GROUPS: Final = (COST_MODELS, SEARCHES, MEASURERS)
+SPACES: Final = PartGroup(
+    "space",
+    "space generator",
+    "ansorpy.spaces",
+    {"rules": "ansorpy.tuner.plugged:RuleSpace"},
+    "rules",
+)
+GROUPS: Final = (COST_MODELS, SEARCHES, SPACES, MEASURERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +131,14 @@ class Plugin:
         """True for a built-in part."""
         return self.package == OURS
 
+    @property
+    def full_name(self) -> str:
+        """The name with the package, which identifies the part."""
+        return f"{self.name} of {self.package}"
+
     def __str__(self) -> str:
         """Return the part in words, for messages."""
-        return f"{self.group.kind} {self.name} of {self.package}"
+        return f"{self.group.kind} {self.full_name}"
 
     def make(self, *arguments: Any) -> Any:
         """Import the factory and call it.
@@ -244,7 +264,7 @@ def check_chosen(group: PartGroup, options: Chosen) -> Plugin:
             f"cannot tune with {told} and deterministic because nothing shows that code of"
             f" {found.package} repeats itself; expected {' or '.join(group.ours)}"
         )
-    if group is SEARCHES and options.mode != "auto":
+    if group in (SEARCHES, SPACES) and options.mode != "auto":
         raise SpecError(
             f"cannot tune with {told} in mode {options.mode} because its candidates are the user's;"
             " expected mode auto"

@@ -96,7 +96,7 @@ class Request(LocalOptions):
     def measured_by(self) -> str:
         """The measuring back end of another package, with its package; "" for ours."""
         found = check_chosen(MEASURERS, self)
-        return "" if found.is_ours else f"{found.name} of {found.package}"
+        return "" if found.is_ours else found.full_name
 
 
 def check_own(request: Request) -> None:

@@ -27,14 +27,14 @@ from ansorpy.tuner.device_delivery import DeviceDeliveries
 from ansorpy.tuner.emulated_delivery import EmulatedDeliveries
 from ansorpy.tuner.experience import Experience, Transfer
 from ansorpy.tuner.networks import Networks, network_results, networks_of, totals
-from ansorpy.tuner.plugged import model_of, strategy_of
+from ansorpy.tuner.plugged import generator_of, model_of, strategy_of
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.scheduler import Settings
 from ansorpy.tuner.search_state import SearchState, StopCriteria
 from ansorpy.tuner.share import Share
-from ansorpy.tuner.spaces import space_of
+from ansorpy.tuner.spaces import generated_name, space_of
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.time_budget import TimeBudget
 from ansorpy.tuner.twins import leaders, summed, twin_names, united
@@ -119,7 +119,7 @@ def prepare(
     out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
     cold = cold_bytes(request.weights_bytes, request.target)
     space = space_of(request)
-    named = rules_name(kind, rules) if space is None else space.name
+    named = generated_name(request, rules_name(kind, rules)) if space is None else space.name
     tasks = united(
         request.dags, request.target, named, cold, request.estimated, request.measured_by
     )
@@ -128,6 +128,7 @@ def prepare(
     networks = {name: summed(firsts, row) for name, row in networks.items()}
     for task in tasks:
         task.space, task.strategy = space, strategy_of(request)
+        task.sketches_of = generator_of(request)
     history = (MemoryStore() if request.fresh else store).all
     past = {task.name: own_records(task, history(task.key)) for task in tasks}
     if request.deterministic:
@@ -163,8 +164,10 @@ def learns_from_others(request: Request) -> bool:
 
 
 def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:
-    """Return the records that the search of a task may know: of a user's space, its own ones."""
-    return records if task.space is None else [one for one in records if one.rules == task.rules]
+    """Return the records that the search of a task may know: of a space of its own, its own."""
+    if not task.has_own_space:
+        return records
+    return [one for one in records if one.rules == task.rules]
 
 
 def near_records(

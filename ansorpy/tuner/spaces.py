@@ -22,6 +22,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.tuner.knob_space import KnobSpace
 from ansorpy.tuner.modes import check_one_task
 from ansorpy.tuner.options import TuneOptions
+from ansorpy.tuner.plugins import SPACES, check_chosen
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.task import Space, Task
 
@@ -118,6 +119,18 @@ def digest_name(mode: str, document: dict[str, Any]) -> str:
     """Return the name that records have in place of a rule set: the mode and a digest."""
     told = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return f"{mode}@{sha256(told.encode()).hexdigest()[:12]}"
+
+
+def generated_name(request: Request, rules: str) -> str:
+    """Return the name that records of derived or generated sketches have for the rule set.
+
+    Args:
+        rules: name and version of the rule set, which is the name unless sketches are generated.
+    """
+    plugin = check_chosen(SPACES, request)
+    if plugin.is_ours:
+        return rules
+    return digest_name(plugin.name, {"generator": plugin.full_name, "rules": rules})
 
 
 def shortened(loops: str) -> str:

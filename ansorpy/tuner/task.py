@@ -111,6 +111,7 @@ class Task:
     wire: Carried | None = None  # see `carried`; made for the first record
     space: Space | None = None  # the user's own candidates, in place of those of the rules
     strategy: SearchStrategy = field(default_factory=Evolution)
+    sketches_of: Callable[[Dag, Target, tuple[Rule, ...]], Derivation] = derive
     # Outcomes that take the place of trials, by (plan as text, row); ADR-0152.
     recorded: Mapping[tuple[str, tuple[int, ...]], Outcome] = field(default_factory=dict)
 
@@ -154,6 +155,11 @@ class Task:
         return best_s if best_s < inf else None
 
     @property
+    def has_own_space(self) -> bool:
+        """True if the candidates are not those that rules derive."""
+        return self.space is not None or self.sketches_of is not derive
+
+    @property
     def fixed(self) -> bool:
         """True if the user wrote the schedule: that kernel is delivered, even if it is slow."""
         return self.space is not None and self.space.single
@@ -188,10 +194,11 @@ class Task:
 
         Raises:
             SpecError: there is no sketch, or there are too many.
+            PluginError: a space generator of another package raised, or returned something else.
         """
         if self.space is not None:
             return
-        self.derivation = derive(self.dag, self.target, rules)
+        self.derivation = self.sketches_of(self.dag, self.target, rules)
         self.sketches = self.derivation.sketches
         self.allowed = frozenset(one for state in self.sketches for one in reformulations(state))
 

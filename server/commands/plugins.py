@@ -9,7 +9,7 @@ import typer
 def plugins(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the parts that are installed: cost models, search strategies, measuring back ends ...
+    """List the parts that are installed: cost models, search strategies, space generators ...
 
     A line has the option that chooses a part, its name and its package. Nothing of another package
     is imported: a part that cannot be loaded says so when it is chosen.

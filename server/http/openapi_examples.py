@@ -93,6 +93,7 @@ _JOB: Final[Mapping[str, Any]] = {
     "memory_bytes": 49152,
     "cost_model": "trees",
     "search": "evolution",
+    "space": "rules",
     "measurer": "auto",
     "model": None,
     "tasks": [

@@ -269,6 +269,7 @@ class JobReply(Wire):
     memory_bytes: int = Field(description="Bytes of all tensors of the largest task.")
     cost_model: str = Field(description="As requested (`GET /v1/plugins`).")
     search: str = Field(description="The search strategy, as requested (`GET /v1/plugins`).")
+    space: str = Field(description="The space generator, as requested (`GET /v1/plugins`).")
     measurer: str = Field(
         description="The measuring back end of the trials, as requested (`GET /v1/plugins`)."
     )

@@ -90,7 +90,7 @@ class PluginReply(Wire):
     """A part of a tuning that a job may choose."""
 
     option: str = Field(description="The field of a job that chooses it.")
-    kind: str = Field(description="The kind in words: cost model, search strategy, rule set ...")
+    kind: str = Field(description="The kind in words: cost model, space generator, rule set ...")
     name: str
     package: str = Field(description="The package that offers it, with its version.")
     default: bool = Field(description="Whether jobs without a choice use it.")

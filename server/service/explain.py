@@ -28,6 +28,7 @@ from ansorpy.server.schemas.explain import (
 )
 from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.target import Target
+from ansorpy.tuner.plugins import SPACES
 from ansorpy.tuner.rules import find_rules
 
 NO_TASK: Final = "cannot find this task because the job has none of this name; expected a task name"
@@ -188,6 +189,11 @@ def derived(request: str, task: str, target: Target, rules_dir: Path | None) -> 
     """
     submission = Submission.of(request)
     (dag,) = (dag for dag in submission.dags if dag.name == task)
+    if submission.space != SPACES.default:
+        raise SpecError(
+            "cannot show the derivation because a space generator of another package makes the"
+            f" sketches; expected a job with space {SPACES.default}"
+        )
     rules = find_rules(target.kind, submission.allow, submission.without, rules_dir)
     try:
         return derive(dag, target, rules, SKETCHES)

@@ -32,7 +32,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.modes import check_mode_target
 from ansorpy.tuner.networks import networks_of
-from ansorpy.tuner.options import check_whole, values
+from ansorpy.tuner.options import changed, check_whole, values
 from ansorpy.tuner.plugins import GROUPS, check_chosen, check_measurer
 from ansorpy.tuner.request import check_estimated
 from ansorpy.tuner.rules import find_rules
@@ -112,8 +112,8 @@ class JobService:
                 options = request.options()
             dags = self._dags(request)
             if request.model is not None or request.graph is not None:
-                # The schema has refused a mode.
-                with naming("deterministic" if options.deterministic else "measurer"):
+                own = [name for name in ("space", "measurer") if name in changed(options)]
+                with naming((*own, "deterministic")[0]):  # the schema has refused a mode
                     check_whole(options)
             with naming(space):
                 check_space(options, dags)

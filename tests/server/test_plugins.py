@@ -42,6 +42,8 @@ def test_the_service_lists_the_parts_of_a_job(running: Service, install: Install
         ("search", "evolution", "ansorpy", True),
         ("search", "random", "ansorpy", False),
         ("search", "annealing", "example_parts 1.0", False),
+        ("space", "rules", "ansorpy", True),
+        ("space", "few-steps", "example_parts 1.0", False),
         ("measurer", "auto", "ansorpy", True),
         ("measurer", "estimates", "ansorpy", False),
         ("measurer", "code-size", "example_parts 1.0", False),
@@ -60,7 +62,10 @@ def test_a_job_uses_the_parts_that_it_names(
     running: Service, engine: Engine, install: Install, tmp_path: Path
 ) -> None:
     install_example(install)
-    parts = {"cost_model": "neighbours", "search": "annealing", "measurer": "code-size"}
+    parts = {
+        "cost_model": "neighbours", "search": "annealing", "space": "few-steps",
+        "measurer": "code-size",
+    }  # fmt: skip
     job = ran(running, engine, tmp_path, **parts, budget={"trials": 8})
     assert job["state"] == "succeeded", job
     assert job["tasks"][0]["verified"]
@@ -68,7 +73,11 @@ def test_a_job_uses_the_parts_that_it_names(
     page = running.client.get(f"/jobs/{job['id']}").text
     assert "<dt>Cost model</dt><dd>neighbours</dd>" in page
     assert "<dt>Search</dt><dd>annealing</dd>" in page
+    assert "<dt>Space</dt><dd>few-steps</dd>" in page
     assert "<dt>Measured by</dt><dd>code-size</dd>" in page
+    refused = running.client.get(f"/v1/jobs/{job['id']}/explain")
+    assert refused.status_code == 422
+    assert "because a space generator of another package" in refused.json()["detail"]
     other = ran(running, engine, tmp_path, search="random", budget={"trials": 8})
     assert other["id"] != job["id"], "a job with other parts is another job"
 
@@ -78,6 +87,7 @@ def test_a_job_uses_the_parts_that_it_names(
     [
         ("cost_model", "cost model", "trees, analytic"),
         ("search", "search strategy", "evolution, random"),
+        ("space", "space generator", "rules"),
         ("measurer", "measuring back end", "auto, estimates"),
     ],
 )

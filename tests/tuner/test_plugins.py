@@ -11,7 +11,7 @@ import pytest
 
 import ansorpy
 from ansorpy.errors import PluginError, SpecError
-from ansorpy.events import Event, Finished, Plugged, Started
+from ansorpy.events import Derived, Event, Finished, Plugged, Started
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.backend import DEVICE
 from ansorpy.measure.estimates import EstimatePool
@@ -20,11 +20,13 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.progress import as_line
 from ansorpy.records import MEASURED_BY, MemoryStore, RecordStore
+from ansorpy.sketch import derive
 from ansorpy.target import Target, cuda_target
 from ansorpy.te.dag import Dag
+from ansorpy.topi.workloads import Window, conv2d
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.options import TuneOptions, check_whole
-from ansorpy.tuner.plugged import measurer_of, strategy_of
+from ansorpy.tuner.plugged import generator_of, measurer_of, strategy_of
 from ansorpy.tuner.plugins import COST_MODELS, GROUPS, MEASURERS, SEARCHES, check_chosen, plugins
 from ansorpy.tuner.pools import Pools, pool_of
 from ansorpy.tuner.request import Request
@@ -114,8 +116,9 @@ def test_the_example_tunes_a_kernel_that_is_verified(install: Install, tmp_path:
     told: list[Event] = []
     store = MemoryStore()
     result = ansorpy.tune(
-        MM, trials=16, cost_model="neighbours", search="annealing", measurer="code-size",
-        out=tmp_path / "out", store=store, progress=False, on_event=told.append,
+        MM, trials=16, cost_model="neighbours", search="annealing", space="few-steps",
+        measurer="code-size", out=tmp_path / "out", store=store, progress=False,
+        on_event=told.append,
     )  # fmt: skip
     (task,) = result.tasks
     assert task.verified
@@ -124,6 +127,7 @@ def test_the_example_tunes_a_kernel_that_is_verified(install: Install, tmp_path:
     assert lines == [
         "cost_model neighbours of example_parts 1.0",
         "search annealing of example_parts 1.0",
+        "space few-steps of example_parts 1.0",
         "measurer code-size of example_parts 1.0",
     ]
     trials = [one for one in store.export() if one.race is None]
@@ -196,6 +200,13 @@ class Mine:
     def __init__(self, target, seed): ...
     def measure(self, trial, dag):
         """
+MAKES = """
+from dataclasses import replace
+from ansorpy.sketch import derive
+class Mine:
+    def __init__(self, target, seed): ...
+    def sketches(self, dag, target, rules):
+        """
 REPEATS = "return [one] if (one := next(iter(view.costs_s), None)) else view.random(count, rng)"
 
 
@@ -229,6 +240,16 @@ REPEATS = "return [one] if (one := next(iter(view.costs_s), None)) else view.ran
          " shape"),
         ("cost_model", SCORES + "return [0 * b[:, 0, 0] - float('inf') for b in batches]",
          "predict returned a score that is not finite"),
+        ("space", "class Mine:\n    def __init__(self, target, seed): ...",
+         "its factory returned Mine, which has no method sketches"),
+        ("space", MAKES + "return 1 / 0", "sketches raised ZeroDivisionError"),
+        ("space", MAKES + "return 5", "sketches raised TypeError"),
+        ("space", MAKES + "return []", "sketches returned 0 sketches; expected 1 to 2048"),
+        ("space", MAKES + "return [dag]", "sketches returned sketch 0, which is Dag, not a State"),
+        ("space", MAKES + "return [replace(one, steps=()) for one in derive(dag, target, rules)"
+         ".sketches]", "sketches returned sketch 0, which its steps do not make of 'mm'"),
+        ("space", MAKES + "return replace(derive(dag, target, rules), visits=())", "sketches raised"
+         " IndexError"),
         ("measurer", "class Mine:\n    def __init__(self, target, seed): ...",
          "its factory returned Mine, which has no method measure"),
         ("measurer", TIMES + "return 1 / 0", "measure raised ZeroDivisionError"),
@@ -359,3 +380,51 @@ def test_a_measuring_back_end_needs_trials(install: Install) -> None:
     install_clock(install)
     with pytest.raises(SpecError, match="with measurer clock and 0 trials because it measures"):
         request(measurer="clock", trials=0)
+
+
+def test_a_space_has_the_sketches_of_its_generator_and_records_of_its_own(
+    install: Install, tmp_path: Path
+) -> None:
+    install_example(install)
+    options: dict[str, Any] = {"store": MemoryStore(), "trials": 8}
+    ours = list(events(tmp_path, **options))
+    few = list(events(tmp_path, **options, space="few-steps"))
+    counts = [
+        next(one.sketches for one in told if isinstance(one, Derived)) for told in (ours, few)
+    ]
+    assert counts[1] == (counts[0] + 1) // 2
+    for told in (ours, few):
+        assert isinstance(told[0], Started)
+        assert told[0].known == (0,), "records of the other space start nothing"
+        assert isinstance(told[-1], Finished)
+        assert (told[-1].stopped, told[-1].results[0].trials) == ("trials", 8)
+    *_, end = events(tmp_path, **options, space="few-steps")
+    assert isinstance(end, Finished)
+    assert end.stopped == "store"
+    names = {one.rules.partition("@")[0] for one in options["store"].export()}
+    assert names == {"cpu", "few-steps"}
+
+
+def test_a_generator_changes_rounding_only_with_the_consent_of_the_request(
+    install: Install,
+) -> None:
+    code = MAKES + "return derive(dag, target, rules)"
+    install("round_part", "[ansorpy.spaces]\nmine = round_part:Mine\n", code)
+    rules = find_rules("cpu", ["winograd2"])
+    dag = conv2d(1, 8, 8, 8, 8, 3, Window(padding=1))
+    refused = Request((dag,), Target(vector_bits=256, registers=16), space="mine")
+    with pytest.raises(PluginError, match=r"sketches returned sketch \d+, which changes rounding"):
+        generator_of(refused)(dag, refused.target, rules)
+    allowed = Request(
+        (dag,), Target(vector_bits=256, registers=16), space="mine", allow=["winograd2"]
+    )
+    found = generator_of(allowed)(dag, allowed.target, rules)
+    assert found == derive(dag, allowed.target, rules)
+
+
+def test_a_generated_space_is_of_one_task_in_mode_auto(install: Install) -> None:
+    install_example(install)
+    with pytest.raises(SpecError, match="space few-steps in mode manual because its candidates"):
+        request(space="few-steps", mode="manual", schedule="C.split(i, inner=[2])")
+    with pytest.raises(SpecError, match="a model with space few-steps because rules choose its"):
+        check_whole(TuneOptions(space="few-steps"))

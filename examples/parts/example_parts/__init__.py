@@ -1,1 +1,1 @@
-"""Parts of a tuning: a cost model, a search strategy, a measuring back end."""
+"""Parts of a tuning: cost model, search strategy, space generator, measuring back end."""
