@@ -273,6 +273,9 @@ HOSTILE = [
     (altered("outcome.slowdown", "[1]"), "slowdown is .* expected a number"),
     (altered("outcome.aborted", "1"), "aborted is 1, expected true or false"),
     (altered("outcome.extra", "1"), "field 'extra' is not known"),
+    (altered("parts", '{"search": "annealing"}'), "not a record: 'annealing', expected an object"),
+    (altered("parts", '{"search": {"name": "a"}}'), "field 'package' is missing"),
+    (altered("parts", "[]"), r"parts is \[\], expected an object of at most"),
     (altered("outcome.kind", '"' + "k" * 100_000 + '"', FAILED), "kind is .* expected one of"),
     (altered("outcome.message", '"' + "m" * 100_000 + '"', FAILED), "message is .* expected text"),
     (altered("outcome.seconds", "0", ESTIMATED), "seconds is 0, expected a number from 1e-12"),
@@ -373,6 +376,15 @@ def test_the_note_of_a_lost_baseline_is_kept_and_a_race_without_one_keeps_its_id
     noted = replace(raced, race=replace(RACE, numpy_note="in the NumPy baseline: MemoryError"))
     assert decode(encode(noted)) == noted
     assert noted.id != raced.id
+
+
+def test_chosen_parts_are_kept_and_a_record_without_them_keeps_its_id() -> None:
+    assert "parts" not in json.loads(encode(trial(1.0)))
+    chosen = replace(trial(1.0), parts=(("search", "annealing", "example-parts 1.0"),))
+    told = {"search": {"name": "annealing", "package": "example-parts 1.0"}}
+    assert json.loads(encode(chosen))["parts"] == told
+    assert decode(encode(chosen)) == chosen
+    assert chosen.id != trial(1.0).id
 
 
 def test_a_line_is_plain_json_without_secrets_of_python() -> None:

@@ -35,6 +35,7 @@ from ansorpy.codegen.simd_file import FILE
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, RacedOwn, Record
+from ansorpy.records.record import parts_to_json
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
@@ -242,6 +243,7 @@ def about(
             "threads": target.cores,
         },
         "versions": dict(record.versions),
+        **({"parts": parts_to_json(record.parts)} if record.parts else {}),
     }
 
 

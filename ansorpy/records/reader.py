@@ -49,7 +49,7 @@ def decode(line: str) -> Record:
     if found.get("format") != FORMAT:
         raise RecordError(f"format {quoted(found.get('format'))}, this version reads {FORMAT}")
     known = {name: found[name] for name in RECORD if name in found}
-    return Record(**_fields(known, RECORD, WITHOUT_DAG))
+    return Record(**_fields(known, RECORD, LATER))
 
 
 def import_jsonl(lines: Iterable[str], place: str = "input") -> Iterator[Record]:
@@ -115,6 +115,13 @@ def _parts(value: object) -> tuple[tuple[str, float], ...]:
     if not isinstance(value, dict) or len(value) > MAX_PARTS:
         raise ValueError(f"an object of at most {MAX_PARTS} names")
     return tuple((fields.name(name), _SECONDS(seconds)) for name, seconds in sorted(value.items()))
+
+
+def _chosen(value: object) -> tuple[tuple[str, str, str], ...]:
+    if not isinstance(value, dict) or len(value) > MAX_PARTS:
+        raise ValueError(f"an object of at most {MAX_PARTS} options")
+    named = ((option, _fields(part, PART, frozenset())) for option, part in sorted(value.items()))
+    return tuple((fields.name(option), part["name"], part["package"]) for option, part in named)
 
 
 def _outcome(value: object) -> Outcome:
@@ -206,6 +213,7 @@ RACE: Final[Table] = {
     "numpy_note": _MESSAGE,
     "own": fields.list_of(_own, most=MAX_OWN),
 }
+PART: Final[Table] = {"name": fields.name, "package": fields.name}
 RECORD: Final[Table] = {
     "key": fields.name,
     "workload": fields.name,
@@ -219,5 +227,6 @@ RECORD: Final[Table] = {
     "race": _race,
     "dag": fields.text(MAX_DAG),
     "structure": fields.name,
+    "parts": _chosen,
 }
-WITHOUT_DAG: Final = frozenset({"dag", "structure"})  # fields that earlier versions lack
+LATER: Final = frozenset({"dag", "structure", "parts"})  # fields that earlier versions lack

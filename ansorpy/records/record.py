@@ -148,6 +148,8 @@ class Record:
     # of a Dag whose JSON exceeds MAX_DAG, have "".
     dag: str = ""
     structure: str = ""  # `te.analysis.structure_key` of the Dag; "" without one
+    # The parts that the request chose by name, sorted: option, name, package with version.
+    parts: tuple[tuple[str, str, str], ...] = ()
     # Set by the store that returns the record; not a part of its JSON, and so not of its id.
     origin: Origin = field(default=IMPORTED, compare=False)
 
@@ -191,12 +193,19 @@ def encode(record: Record) -> str:
         "created_s": record.created_s,
         "race": None if record.race is None else _race_to_json(record.race),
     }
-    # Records of earlier versions have neither, and keep their ids.
+    # Records of earlier versions have none of these, and keep their ids.
     if record.dag:
         obj["dag"] = record.dag
     if record.structure:
         obj["structure"] = record.structure
+    if record.parts:
+        obj["parts"] = parts_to_json(record.parts)
     return json.dumps(obj, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def parts_to_json(parts: tuple[tuple[str, str, str], ...]) -> dict[str, dict[str, str]]:
+    """Return the parts of a search by option, for a record and a manifest."""
+    return {option: {"name": name, "package": package} for option, name, package in parts}
 
 
 class Carried(TypedDict):

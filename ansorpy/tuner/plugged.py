@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from math import inf
 from typing import Any, Final, get_args
 
@@ -39,6 +40,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.tuner.plugins import (
     COST_MODELS,
     GROUPS,
+    OURS,
     SEARCHES,
     SPACES,
     Plugin,
@@ -288,6 +290,16 @@ def told_parts(request: Request, strategy: SearchStrategy) -> Iterator[Plugged]:
             own = strategy.strategy if isinstance(strategy, PluggedSearch) else None
             forgets = group is SEARCHES and own is not None and not _resumes(own)
             yield Plugged(group.option, plugin.name, plugin.package, forgets)
+
+
+def recorded_parts(request: Request) -> tuple[tuple[str, str, str], ...]:
+    """Return option, name and package of each part that is not the default one, as records do."""
+    chosen = (check_chosen(group, request) for group in GROUPS)
+    return tuple(
+        (one.group.option, one.name, f"{OURS} {version(OURS)}" if one.is_ours else one.package)
+        for one in sorted(chosen, key=lambda one: one.group.option)
+        if one.name != one.group.default
+    )
 
 
 def _resumes(strategy: SearchStrategy) -> bool:

@@ -132,5 +132,6 @@ def record_of(task: Task, entry: Entrant, race: Race, digest: str, now_s: float)
         versions=versions(),
         created_s=now_s,
         race=race,
+        parts=task.parts,
         **task.carried,
     )

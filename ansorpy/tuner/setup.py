@@ -27,7 +27,7 @@ from ansorpy.tuner.device_delivery import DeviceDeliveries
 from ansorpy.tuner.emulated_delivery import EmulatedDeliveries
 from ansorpy.tuner.experience import Experience, Transfer
 from ansorpy.tuner.networks import Networks, network_results, networks_of, totals
-from ansorpy.tuner.plugged import generator_of, model_of, strategy_of
+from ansorpy.tuner.plugged import generator_of, model_of, recorded_parts, strategy_of
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
@@ -126,9 +126,11 @@ def prepare(
     firsts = leaders(request.dags)
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}
+    parts = recorded_parts(request)
     for task in tasks:
         task.space, task.strategy = space, strategy_of(request)
         task.sketches_of = generator_of(request)
+        task.parts = parts
     history = (MemoryStore() if request.fresh else store).all
     past = {task.name: own_records(task, history(task.key)) for task in tasks}
     if request.deterministic:

@@ -112,6 +112,7 @@ class Task:
     space: Space | None = None  # the user's own candidates, in place of those of the rules
     strategy: SearchStrategy = field(default_factory=Evolution)
     sketches_of: Callable[[Dag, Target, tuple[Rule, ...]], Derivation] = derive
+    parts: tuple[tuple[str, str, str], ...] = ()  # as records name them
     # Outcomes that take the place of trials, by (plan as text, row); ADR-0152.
     recorded: Mapping[tuple[str, tuple[int, ...]], Outcome] = field(default_factory=dict)
 
@@ -359,6 +360,7 @@ class Task:
                 outcome=outcome,
                 versions=made_with,
                 created_s=now_s,
+                parts=self.parts,
                 **shared,
             )
             for candidate, outcome in zip(chosen, outcomes, strict=True)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
@@ -35,6 +36,7 @@ from ansorpy.tuner.tune import run
 from tests.fakes import FakePool, fake_pools
 from tests.tuner.test_checkpoint import Killed, Ledger
 from tests.tuner.test_checkpoint import events as ledger_events
+from tests.tuner.test_device_delivery import manifest_of
 
 MM = "def mm(float(24,32) A, float(32,16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "parts"
@@ -134,6 +136,32 @@ def test_the_example_tunes_a_kernel_that_is_verified(install: Install, tmp_path:
     sizes = [one.best_s / 1e-9 for one in trials if one.best_s is not None]
     assert len(sizes) == 16
     assert all(size > 500 and abs(size - round(size)) < 1e-6 for size in sizes), "whole bytes"
+    assert task.kernel is not None
+    assert manifest_of(task.kernel)["parts"] == {
+        "cost_model": {"name": "neighbours", "package": "example_parts 1.0"},
+        "measurer": {"name": "code-size", "package": "example_parts 1.0"},
+        "search": {"name": "annealing", "package": "example_parts 1.0"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({}, ()),
+        ({"search": "random"}, (("search", "random", f"ansorpy {version('ansorpy')}"),)),
+        ({"search": "annealing"}, (("search", "annealing", "example_parts 1.0"),)),
+    ],
+)
+def test_records_tell_the_parts_that_were_chosen(
+    install: Install, tmp_path: Path, options: dict[str, Any], parts: tuple[object, ...]
+) -> None:
+    install_example(install)
+    store = MemoryStore()
+    told = run(request(**options, trials=4), find_rules("cpu"), store, tmp_path, pools=fake_pools())
+    *_, end = told
+    assert isinstance(end, Finished)
+    (task,) = end.results
+    assert {record.parts for record in store.all(task.key)} == {parts}
 
 
 def test_plugins_are_listed_after_ours_and_without_an_import(install: Install) -> None:
