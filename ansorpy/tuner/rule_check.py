@@ -7,6 +7,7 @@ guard pages, in the measuring processes. The first counterexample ends the check
 
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.errors import AnsorError, LoweringError, RuleError, SpecError, shown
+from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed
@@ -71,6 +73,25 @@ class Counterexample:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleWork:
+    """The part of one rule in the check of an operator.
+
+    states       successors that it made, at the small and at the large shape
+    shapes       of these two, those at which it applied
+    sketches     of the small shape that it took part in: each is checked
+    interpreted  programs of these sketches
+    compiled     of the programs, those that also ran as machine code
+    """
+
+    rule: str
+    states: int
+    shapes: int
+    sketches: int
+    interpreted: int
+    compiled: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedOperator:
     """An operator without counterexample; counts of sketches without and with the rules."""
 
@@ -83,7 +104,8 @@ class CheckedOperator:
     states: int  # sketches that the rules took part in
     interpreted: int  # programs
     compiled: int  # programs that also ran as machine code
-    used: tuple[str, ...]  # names of the rules that applied
+    uses: tuple[RuleWork, ...]  # one per rule that applied
+    counts: tuple[int, int | None] | None = None  # sketches on a fixed target, if it was asked
 
 
 class _Violation(Exception):  # noqa: N818 - a finding, not an error of ours
@@ -103,6 +125,15 @@ class _Endless(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
+class _Run:
+    """A sketch that was run: the rules that took part in it, and its programs."""
+
+    rules: frozenset[str]
+    interpreted: int
+    compiled: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Refuted(Exception):  # noqa: N818 - a finding, not an error of ours
     """A counterexample without its operator."""
 
@@ -112,7 +143,17 @@ class _Refuted(Exception):  # noqa: N818 - a finding, not an error of ours
     difference: str
 
 
-# Smaller than in the suite, whose 81 sketches take long; and the block of rows of `FuseChain`.
+# The data transform of F(2, 3), Winograd: constants by which stages are unrolled.
+_TRANSFORM: Final = """
+def constant_transform(float(10) X) -> (V) {
+    D(i) = fmax(X(i), 0.0) where i in 0:10
+    B(r, a) = r == a ? 1.0 : (r == 2 ? (a == 0 ? -1.0 : 1.0) : 0.0) where r in 0:4, a in 0:4
+    V(p, a) +=! B(r, a) * D(p * 2 + r) where p in 0:4, a in 0:4, r in 0:4 with const_axes(a, r)
+}
+"""
+
+# Smaller than in the suite, whose 81 sketches take long; and shapes that `FuseChain`, `AddRfactor`,
+# `StreamReduction` and `SplitReduction` are made for.
 _SMALLER: Final[Mapping[str, Callable[[], Dag]]] = MappingProxyType(
     {"attention": lambda: workloads.attention(3, 5, 2)}
 )
@@ -121,7 +162,14 @@ _MORE: Final[Mapping[str, Callable[[], Dag]]] = MappingProxyType(
         "attention_rows": lambda: workloads.attention(16, 5, 4),
         "long_column_sum": lambda: workloads.reduce_columns(16, 160),
         "long_row_sum": lambda: workloads.reduce_rows(2, 96),
+        "row_sum_of_4100": lambda: workloads.reduce_rows(1, 4100),
+        "constant_transform": lambda: parse(_TRANSFORM)[0],
     }
+)
+
+# The machine of golden counts: sketches depend on cores and features of a target.
+COUNTED_ON: Final[Mapping[str, Target]] = MappingProxyType(
+    {"cpu": Target("cpu"), "cuda": Target("cuda")}
 )
 
 
@@ -160,23 +208,44 @@ def check_operator(
             they are interpreted only.
         rule_s: seconds that one call of a rule may take.
     """
-    used: dict[str, None] = {}
-    watched = tuple(_watched(rule, rule_s, used) for rule in mine)
+    made: list[Counter[str]] = [Counter(), Counter()]
+    small, large = (tuple(_watched(rule, rule_s, states) for rule in mine) for states in made)
     dag = operator.small
     try:
-        before, after, derivation = _derived(watched, base, dag, target)
+        before, after, derivation = _derived(small, base, dag, target)
         runs = _run(derivation, set(map(name_of, mine)), target, verify)
         counts: tuple[int | None, int | None] = (None, None)
         if operator.large is not None:
             dag = operator.large
-            counts = _derived(watched, base, dag, target)[:2]
+            counts = _derived(large, base, dag, target)[:2]
     except _Refuted as found:
         return Counterexample(
             found.rule, operator.name, shape_of(dag), found.stage, found.state, found.difference
         )
+    uses = [_use(name, made, runs) for name in dict.fromkeys(map(name_of, mine))]
     return CheckedOperator(
-        operator.name, shape_of(operator.small), before, after, *counts, *runs, tuple(used)
-    )
+        operator.name, shape_of(operator.small), before, after, *counts, len(runs),
+        sum(run.interpreted for run in runs), sum(run.compiled for run in runs),
+        tuple(use for use in uses if use.states),
+    )  # fmt: skip
+
+
+def sketch_counts(
+    kind: str, rules: tuple[Rule, ...], operator: CheckOperator
+) -> tuple[int, int | None]:
+    """Return the numbers of sketches at the small and at the large shape, on a fixed target."""
+    small = len(derive(operator.small, COUNTED_ON[kind], rules).sketches)
+    if operator.large is None:
+        return small, None
+    return small, len(derive(operator.large, COUNTED_ON[kind], rules).sketches)
+
+
+def _use(rule: str, made: Sequence[Counter[str]], runs: Sequence["_Run"]) -> RuleWork:
+    mine = [run for run in runs if rule in run.rules]
+    return RuleWork(
+        rule, sum(states[rule] for states in made), sum(states[rule] > 0 for states in made),
+        len(mine), sum(run.interpreted for run in mine), sum(run.compiled for run in mine),
+    )  # fmt: skip
 
 
 def shape_of(dag: Dag) -> str:
@@ -202,7 +271,8 @@ def _derived(
     for number, sketch in enumerate(found.sketches):
         for other in kept.setdefault(str(sketch), []):
             if found.sketches[other].stages == sketch.stages:
-                rule, stage = _makers(found, set(map(name_of, watched)))[number] or (names, "")
+                path = _paths(found, set(map(name_of, watched)))[number]
+                rule, stage = path[-1] if path else (names, "")
                 why = f"sketches {other} and {number} are equal"
                 count = f"the count is {len(found.sketches)}, without the rule {before}"
                 raise _Refuted(rule, stage, _told(sketch), f"{why}; {count}")
@@ -227,50 +297,49 @@ def _refuted(error: RuleError, names: str, dag: Dag, target: Target) -> _Refuted
     return _Refuted(error.rule, error.stage, _told(cause.state), told + effect)
 
 
-def _makers(derivation: Derivation, names: set[str]) -> dict[int, tuple[str, str] | None]:
-    """Return for each sketch the last rule of `names` on its path, with the stage."""
-    found: dict[int, tuple[str, str] | None] = {}
-    work: list[tuple[int, tuple[str, str] | None]] = [(0, None)]
+def _paths(derivation: Derivation, names: set[str]) -> dict[int, tuple[tuple[str, str], ...]]:
+    """Return for each sketch the rules of `names` on its path, with their stages."""
+    found: dict[int, tuple[tuple[str, str], ...]] = {}
+    work: list[tuple[int, tuple[tuple[str, str], ...]]] = [(0, ())]
     while work:
-        number, maker = work.pop()
+        number, path = work.pop()
         visit = derivation.visits[number]
         if visit.sketch is not None:
-            found[visit.sketch] = maker
+            found[visit.sketch] = path
         for trial in visit.trials:
-            next_maker = (trial.rule, visit.stage) if trial.rule in names else maker
-            work += [(successor, next_maker) for successor in trial.successors]
+            longer = (*path, (trial.rule, visit.stage)) if trial.rule in names else path
+            work += [(successor, longer) for successor in trial.successors]
     return found
 
 
 def _run(
     derivation: Derivation, names: set[str], target: Target, verify: Verify | None
-) -> tuple[int, int, int]:
-    """Run every sketch of the rules; return the counts of sketches and programs.
+) -> list[_Run]:
+    """Run every sketch of the rules.
 
     Raises:
         _Refuted: a sketch cannot be lowered, or its results are wrong.
     """
     dag = derivation.dag
-    makers = {n: maker for n, maker in _makers(derivation, names).items() if maker is not None}
-    cases = _cases(dag) if makers else ()
-    count = 0
-    compiled: list[Program] = []
-    origin: list[int] = []
-    for number, (rule, stage) in sorted(makers.items()):
+    paths = {number: path for number, path in sorted(_paths(derivation, names).items()) if path}
+    cases = _cases(dag) if paths else ()
+    programs: dict[int, list[Program]] = {}
+    for number, path in paths.items():
         sketch = derivation.sketches[number]
-        programs, wrong = _programs(dag, sketch, target, cases)
+        programs[number], wrong = _programs(dag, sketch, target, cases)
         if wrong:
-            raise _Refuted(rule, stage, _told(sketch), wrong)
-        count += len(programs)
-        compiled += programs[:1]
-        origin += [number] * len(programs[:1])
-    failures = verify(dag, compiled) if verify is not None and compiled else ()
-    for number, failed in zip(origin, failures, strict=False):
+            raise _Refuted(*path[-1], _told(sketch), wrong)
+    chosen = {number: found[0] for number, found in programs.items() if found}
+    failures = verify(dag, tuple(chosen.values())) if verify is not None and chosen else ()
+    for number, failed in zip(chosen, failures, strict=False):
         if failed is not None and failed.kind not in NO_VERDICT:
-            rule, stage = makers[number]
             why = f"as machine code, {failed.kind}: {failed.message}"
-            raise _Refuted(rule, stage, _told(derivation.sketches[number]), why)
-    return len(makers), count, len(failures)
+            raise _Refuted(*paths[number][-1], _told(derivation.sketches[number]), why)
+    ran = set(list(chosen)[: len(failures)])
+    return [
+        _Run(frozenset(rule for rule, _ in path), len(programs[number]), number in ran)
+        for number, path in paths.items()
+    ]
 
 
 def _cases(dag: Dag) -> tuple[Case, ...]:
@@ -331,10 +400,10 @@ def _told(state: State) -> str:
 class _Watched(Rule):
     """A rule under observation: of a class with the same name, one per rule."""
 
-    __slots__ = ("_limit_s", "_rule", "_used")
+    __slots__ = ("_limit_s", "_made", "_rule")
 
-    def __init__(self, rule: Rule, limit_s: float, used: dict[str, None]) -> None:
-        self._rule, self._limit_s, self._used = rule, limit_s, used
+    def __init__(self, rule: Rule, limit_s: float, made: Counter[str]) -> None:
+        self._rule, self._limit_s, self._made = rule, limit_s, made
 
     def explain(self, at: Cursor) -> Answer:
         with self._observed(at, "explain"):
@@ -360,7 +429,7 @@ class _Watched(Rule):
             for successor in made:
                 if isinstance(successor, Cursor):
                     _check_successor(at, successor)
-        self._used[name_of(self._rule)] = None
+        self._made[name_of(self._rule)] += len(made)
         return iter(made)
 
     @contextmanager
@@ -373,9 +442,9 @@ class _Watched(Rule):
             raise _Violation(f"{part} changes the state that it is given", at.state)
 
 
-def _watched(rule: Rule, limit_s: float, used: dict[str, None]) -> Rule:
+def _watched(rule: Rule, limit_s: float, made: Counter[str]) -> Rule:
     kind: Any = type(name_of(rule), (_Watched,), {"__slots__": ()})
-    watched: Rule = kind(rule, limit_s, used)
+    watched: Rule = kind(rule, limit_s, made)
     return watched
 
 

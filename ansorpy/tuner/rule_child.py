@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Timer
 from typing import Any, Final, TextIO
@@ -30,16 +30,21 @@ from ansorpy.tuner.rule_check import (
     CheckedOperator,
     CheckOperator,
     Counterexample,
+    RuleWork,
     Verify,
     check_operator,
     operators,
     shape_of,
+    sketch_counts,
 )
 from ansorpy.tuner.rule_files import check_names, load_rules
 from ansorpy.tuner.rules import find_rules, registered
 from ansorpy.tuner.targets import named_target
 
+Counts = tuple[int, int | None]  # sketches at a small and at a large shape
+
 SILENCE_S: Final = 300.0  # the longest check of one operator; ours take a tenth of it
+GPU: Final = "cuda:sm_90"  # a preset: rules for a GPU are interpreted, and none has to be present
 PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 
 
@@ -50,16 +55,37 @@ class RuleRequest:
     Args:
         source: path of a rule file, or the name of a registered rule set.
         operators: names of operators of `rule_check`; () for all of them.
+        target: a name; "" is the kind of a registered set, this machine for a file.
         text: definitions in the text notation, whose Dags are checked as well; "" for none.
         compiled: also run the programs as machine code; on a CPU only.
+        golden: of a whole set, the numbers of sketches that it must have on `COUNTED_ON`: at the
+            small and at the large shape, by operator.
     """
 
     source: str
-    target: str = "cpu"
+    target: str = ""
     cores: int = 1
     operators: tuple[str, ...] = ()
     text: str = ""
     compiled: bool = True
+    golden: Mapping[str, Counts] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckBegun:
+    """The names of the rules, and of the operators in their order."""
+
+    rules: tuple[str, ...]
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Miscount:
+    """An operator with other numbers of sketches than golden ones: at two shapes each."""
+
+    operator: str
+    counts: Counts
+    golden: Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +98,34 @@ class RuleReport:
 
     source: str
     rules: tuple[str, ...]
+    operators: tuple[str, ...]  # all that were to be checked
     checked: tuple[CheckedOperator, ...]
     counterexample: Counterexample | None
+    miscounts: tuple[Miscount, ...] = ()
+
+    @property
+    def interrupted(self) -> bool:
+        """True if operators are left that nothing is known about."""
+        return self.counterexample is None and len(self.checked) < len(self.operators)
 
     @property
     def unused(self) -> tuple[str, ...]:
         """Names of the rules that applied at no stage of any operator."""
-        used = {name for one in self.checked for name in one.used}
+        used = {use.rule for one in self.checked for use in one.uses}
         return tuple(name for name in self.rules if name not in used)
 
     @property
     def passed(self) -> bool:
         """True if the rules are proved."""
         proved = not self.unused or self.source in registered()
-        return self.counterexample is None and proved
+        refuted = self.counterexample is not None or bool(self.miscounts)
+        return proved and not refuted and not self.interrupted
 
 
 def check_in_child(
     request: RuleRequest, silence_s: float = SILENCE_S
-) -> Iterator[CheckedOperator | RuleReport]:
-    """Yield each operator that the rules passed, then the report.
+) -> Iterator[CheckBegun | CheckedOperator | RuleReport]:
+    """Yield the begin, each operator that the rules passed, then the report.
 
     Args:
         silence_s: seconds without a line after which the child is killed, and its operator refused.
@@ -113,13 +147,31 @@ def check_in_child(
         child.stdout.close()
 
 
+def report_of(
+    request: RuleRequest,
+    begun: CheckBegun,
+    checked: Sequence[CheckedOperator],
+    counterexample: Counterexample | None = None,
+) -> RuleReport:
+    """Return the report of a check that ends here, early or not."""
+    miscounts = [
+        Miscount(one.operator, one.counts, request.golden[one.operator])
+        for one in checked
+        if one.counts is not None and one.counts != request.golden[one.operator]
+    ]
+    return RuleReport(
+        request.source, begun.rules, begun.operators, tuple(checked), counterexample,
+        tuple(miscounts),
+    )  # fmt: skip
+
+
 def _reports(
     child: "subprocess.Popen[str]", request: RuleRequest, silence_s: float
-) -> Iterator[CheckedOperator | RuleReport]:
+) -> Iterator[CheckBegun | CheckedOperator | RuleReport]:
     assert child.stdin is not None  # a pipe
     child.stdin.write(json.dumps(asdict(request)))
     child.stdin.close()
-    names: tuple[str, ...] = ()
+    begun = CheckBegun((), ())
     at = {"operator": "", "shape": ""}
     checked: list[CheckedOperator] = []
     while line := _line(child, silence_s):
@@ -127,26 +179,33 @@ def _reports(
         match told.pop("is"):
             case "error":
                 raise SpecError(told["message"])
-            case "rules":
-                names = tuple(told["names"])
             case "begin":
+                begun = CheckBegun(tuple(told["rules"]), tuple(told["operators"]))
+                yield begun
+            case "next":
                 at = told
             case "checked":
-                checked.append(CheckedOperator(**{**told, "used": tuple(told["used"])}))
+                checked.append(_read(told))
                 yield checked[-1]
             case "refuted":
-                yield RuleReport(request.source, names, tuple(checked), Counterexample(**told))
+                yield report_of(request, begun, checked, Counterexample(**told))
                 return
             case _:
-                yield RuleReport(request.source, names, tuple(checked), None)
+                yield report_of(request, begun, checked)
                 return
     code = child.wait()
     why = f"the process of the check ended with status {code}"
     if code == -signal.SIGKILL:
         why = f"the check takes more than {silence_s:g} s"
-    rule = ", ".join(names) or Path(request.source).name
+    rule = ", ".join(begun.rules) or Path(request.source).name
     found = Counterexample(rule, at["operator"], at["shape"], "", "", why)
-    yield RuleReport(request.source, names, tuple(checked), found)
+    yield report_of(request, begun, checked, found)
+
+
+def _read(told: Mapping[str, Any]) -> CheckedOperator:
+    counts = None if told["counts"] is None else tuple(told["counts"])
+    uses = tuple(RuleWork(**use) for use in told["uses"])
+    return CheckedOperator(**{**told, "uses": uses, "counts": counts})
 
 
 def _line(child: "subprocess.Popen[str]", silence_s: float) -> str:
@@ -174,13 +233,15 @@ def main() -> None:
 
 
 def _check(request: RuleRequest, speak: TextIO) -> None:
-    target = named_target(request.target, request.cores)
-    chosen = [*operators(request.operators)] if request.operators or not request.text else []
-    chosen += [
-        CheckOperator(dag.name, dag) for dag in (parse(request.text) if request.text else ())
-    ]
+    target = named_target(request.target or _target(request.source), request.cores)
+    library = [*operators(request.operators)] if request.operators or not request.text else []
+    own = [CheckOperator(dag.name, dag) for dag in (parse(request.text) if request.text else ())]
     mine, base = _rules(request.source, target.kind)
-    _say(speak, "rules", {"names": list(dict.fromkeys(map(name_of, mine)))})
+    begin = {
+        "rules": list(dict.fromkeys(map(name_of, mine))),
+        "operators": [operator.name for operator in (*library, *own)],
+    }
+    _say(speak, "begin", begin)
     with ExitStack() as stack:
         verify = None
         if request.compiled and target.kind == "cpu":
@@ -188,15 +249,22 @@ def _check(request: RuleRequest, speak: TextIO) -> None:
             shared = SharedProcesses(target, settings)
             stack.callback(shared.close)
             verify = _verify(target, settings, shared)
-        for operator in chosen:
+        for number, operator in enumerate((*library, *own)):
             at = {"operator": operator.name, "shape": shape_of(operator.small)}
-            _say(speak, "begin", at)
+            _say(speak, "next", at)
             found = check_operator(mine, base, operator, target, verify)
-            refuted = isinstance(found, Counterexample)
-            _say(speak, "refuted" if refuted else "checked", asdict(found))
-            if refuted:
+            if isinstance(found, Counterexample):
+                _say(speak, "refuted", asdict(found))
                 return
+            if number < len(library) and operator.name in request.golden:
+                found = replace(found, counts=sketch_counts(target.kind, mine, operator))
+            _say(speak, "checked", asdict(found))
     _say(speak, "end", {})
+
+
+def _target(source: str) -> str:
+    kind = source.partition("+")[0] if source in registered() else "cpu"
+    return GPU if kind == "cuda" else kind
 
 
 def _rules(source: str, kind: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:

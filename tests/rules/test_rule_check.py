@@ -16,6 +16,7 @@ from ansorpy.tuner.rule_check import (
     CheckedOperator,
     CheckOperator,
     Counterexample,
+    RuleWork,
     check_operator,
     operators,
 )
@@ -114,7 +115,40 @@ def test_a_right_rule_passes_and_its_effect_on_the_counts_is_told(
     assert found.large_before is not None
     assert found.large_after - found.large_before == after - before
     assert bool(found.interpreted) is bool(states)
-    assert found.used == (("TwoLevels",) if states else ())
+    shapes = 2 if states else 0  # it applies at the small and at the large shape
+    made = shapes * states
+    run = (states, found.interpreted, found.compiled)
+    assert found.uses == ((RuleWork("TwoLevels", made, shapes, *run),) if states else ())
+
+
+def test_the_work_of_each_rule_is_told() -> None:
+    """`Skip` ends all three sketches of a matrix product, and two are tiled with fusion."""
+    (operator,) = operators(["matmul"])
+    found = check_operator(rules.CPU, (), CheckOperator("matmul", operator.small), TARGET)
+    assert isinstance(found, CheckedOperator), found
+    uses = {use.rule: use for use in found.uses}
+    assert [*uses] == ["AddCacheWrite", "TilingWithFusion", "Tiling", "Skip"]
+    assert uses["AddCacheWrite"] == RuleWork("AddCacheWrite", 1, 1, 2, 4, 0)
+    assert uses["TilingWithFusion"] == RuleWork("TilingWithFusion", 2, 1, 2, 4, 0)
+    assert uses["Tiling"] == RuleWork("Tiling", 1, 1, 1, 2, 0)
+    assert uses["Skip"].sketches == found.states == 3
+
+
+@pytest.mark.parametrize(
+    ("chosen", "target", "rule", "name"),
+    [
+        (rules.CPU, TARGET, "SimplifyConst", "constant_transform"),
+        (rules.CUDA, CUDA, "SpecialComputeLocation", "constant_transform"),
+        (rules.CUDA, CUDA, "SplitReduction", "row_sum_of_4100"),
+    ],
+)
+def test_rules_that_the_suite_does_not_need_have_an_operator_of_their_own(
+    chosen: tuple[Rule, ...], target: Target, rule: str, name: str
+) -> None:
+    (operator,) = operators([name])
+    found = check_operator(chosen, (), operator, target)
+    assert isinstance(found, CheckedOperator), found
+    assert rule in [use.rule for use in found.uses if use.sketches]
 
 
 FEW = ("matmul", "dense", "conv1d", "softmax", "row_sum", "long_column_sum", "argmax", "max_pool2d")
@@ -140,7 +174,8 @@ def test_our_rules_for_a_gpu_pass(name: str) -> None:
 def test_our_rules_on_request_pass_before_the_set() -> None:
     found = checked("conv2d", *rules.WINOGRAD2)
     assert isinstance(found, CheckedOperator), found
-    assert (found.states, found.used) == (1, ("Winograd",))
+    assert found.states == 1
+    assert [use.rule for use in found.uses] == ["Winograd"]
 
 
 def test_rules_keep_their_names_under_observation() -> None:

@@ -1,6 +1,5 @@
 """Rules of a folder in commands and in the service: by name only, with their failures named."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,6 @@ from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.tuner_main import load_engine, run_job
 from tests.server.service import MM, Service, service
 from tests.tuner.test_rule_files import GOOD, RAISES, written
-
-HANGS = "while True:\n    pass\n"
-DIES = "import os\nos._exit(7)\n"
 
 
 @pytest.fixture
@@ -140,95 +136,3 @@ def test_commands_take_rules_of_the_folder(folder: Path, tmp_path: Path) -> None
     )
     assert called.exit_code == 2, called.output
     assert "because rule Raises raised ZeroDivisionError in rewrite at stage 'C'" in called.stderr
-
-
-def checked(path: Path, *arguments: str) -> Any:
-    return CliRunner().invoke(app, ["rule", "check", str(path), *arguments])
-
-
-def test_a_right_rule_passes_the_command(folder: Path) -> None:
-    called = checked(folder / "mine.py", "--operator", "matmul", "--operator", "softmax")
-    assert called.exit_code == 0, called.output
-    assert called.stdout.splitlines() == [
-        "ok   matmul, A[7, 13], B[13, 17]: 3 -> 5 sketches (large: 3 -> 5); of the rules 2, in 4"
-        " programs, 2 as machine code",
-        "ok   softmax, X[7, 17]: 9 -> 9 sketches (large: 9 -> 9); of the rules 0, in 0 programs, 0"
-        " as machine code",
-        "passed: TwoLevels: 2 operators, 2 sketches, 4 programs interpreted, 2 run as machine code",
-    ]
-
-
-def test_our_own_set_passes_the_command() -> None:
-    called = checked(Path("cpu+winograd2"), "--operator", "conv2d", "--json")
-    assert called.exit_code == 0, called.output
-    told = json.loads(called.stdout)
-    assert (told["passed"], told["rules"], told["counterexample"]) == (True, ["Winograd"], None)
-    (one,) = told["checked"]
-    assert (one["before"], one["after"], one["states"], one["compiled"]) == (5, 6, 1, 1)
-
-
-def test_a_registered_set_passes_although_some_rules_find_no_stage() -> None:
-    called = checked(Path("cpu"), "--operator", "row_sum")
-    assert called.exit_code == 0, called.output
-    last = called.stdout.splitlines()[-1]
-    assert last.startswith("passed: SplitPhases, ")
-    assert "; no stage for SplitPhases, " in last
-    assert "AddRfactor" not in last.partition("no stage for")[2]
-
-
-def test_a_rule_that_applies_nowhere_is_not_proved(folder: Path, tmp_path: Path) -> None:
-    called = checked(folder / "mine.py", "--operator", "softmax")
-    assert called.exit_code == 3
-    assert "not proved: TwoLevels applies to no stage of these operators" in called.stdout
-    (tmp_path / "mm.te").write_text(MM)
-    called = checked(folder / "mine.py", "--on", str(tmp_path / "mm.te"))
-    assert called.exit_code == 0, called.output
-    assert called.stdout.startswith("ok   mm, A[4, 5], B[5, 6]: ")
-
-
-def test_a_wrong_rule_is_refused_by_the_command(tmp_path: Path) -> None:
-    text = GOOD.replace('"SRS").state)', '"SRS").state.with_stage(at.stage))')
-    called = checked(written(tmp_path / "wrong.py", text), "--operator", "matmul")
-    assert called.exit_code == 3
-    first, operator, difference, *state = called.stdout.splitlines()
-    assert first == "refused: TwoLevels"
-    assert operator == "operator: matmul, A[7, 13], B[13, 17], stage C"
-    assert difference.startswith("difference: the steps of a successor give another state: C: i.0:")
-    assert state[:4] == ["state:", "  A", "  B", "  C: i:7s j:17s k:13r"]
-
-
-def test_a_file_that_ends_its_process_is_refused(tmp_path: Path) -> None:
-    called = checked(written(tmp_path / "dies.py", DIES), "--operator", "matmul")
-    assert called.exit_code == 3
-    assert "difference: the process of the check ended with status 7" in called.stdout
-
-
-def test_a_file_that_hangs_is_refused(tmp_path: Path) -> None:
-    from ansorpy.tuner.rule_child import RuleReport, RuleRequest, check_in_child
-
-    path = written(tmp_path / "hangs.py", HANGS)
-    (report,) = check_in_child(RuleRequest(str(path), operators=("matmul",)), silence_s=2.0)
-    assert isinstance(report, RuleReport)
-    assert report.counterexample is not None
-    assert report.counterexample.difference == "the check takes more than 2 s"
-
-
-@pytest.mark.parametrize(
-    ("text", "arguments", "told"),
-    [
-        ("x = 1", (), "cannot use rule file mine.py because it has no rule; expected a class"),
-        (GOOD.replace("TwoLevels", "Tiling"), (), "cannot use two rules named Tiling, of mine.py"),
-        (GOOD, ("--operator", "gemm"), "cannot check rules on operator 'gemm' because no such"),
-        (GOOD, ("--target", "cuda:sm_90"), "cannot use the rules of mine for cuda because its K"),
-        (None, (), "cannot read rule file mine.py because of 'No such file or directory'"),
-    ],
-)  # fmt: skip
-def test_the_command_refuses_wrong_input(
-    tmp_path: Path, text: str | None, arguments: tuple[str, ...], told: str
-) -> None:
-    path = tmp_path / "mine.py"
-    if text is not None:
-        written(path, text)
-    called = checked(path, *arguments)
-    assert called.exit_code == 2, called.output
-    assert called.stderr.startswith(f"ansorpy: {told}")

@@ -141,6 +141,7 @@ def test_the_example_tunes_a_kernel_that_is_verified(install: Install, tmp_path:
         "cost_model": {"name": "neighbours", "package": "example_parts 1.0"},
         "measurer": {"name": "code-size", "package": "example_parts 1.0"},
         "search": {"name": "annealing", "package": "example_parts 1.0"},
+        "space": {"name": "few-steps", "package": "example_parts 1.0"},
     }
 
 
