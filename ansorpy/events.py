@@ -8,7 +8,7 @@ from typing import Literal
 from ansorpy.artifact.rate import Rate
 from ansorpy.codegen.exported_types import Library
 from ansorpy.measure.outcome import Estimated
-from ansorpy.records import RacedOwn
+from ansorpy.records import RacedOwn, copies_of, items_per_s
 from ansorpy.units import duration
 
 # The reason for the end of a search: a budget, the target latency, too small a recent gain, no task
@@ -366,6 +366,16 @@ class TaskResult:
     library: Library | None = field(default=None, compare=False, repr=False)
     # Plan as text and row of the delivered candidate; None for the untuned kernel.
     candidate: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def copies(self) -> int:
+        """The number of copies of the kernel that ran at once while it was timed (ADR-0166)."""
+        return copies_of(self.key)
+
+    @property
+    def items_per_s(self) -> float | None:
+        """The calls per second of all copies together; None if one call ran at a time."""
+        return items_per_s(self.key, self.best_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,9 @@ def rows_of(result: TaskResult) -> dict[str, str]:
         rate = [] if result.rate is None else [str(result.rate)]
         verified = "verified" if result.verified else "not verified"
         latency = ", ".join([duration(result.best_s), *rate, verified])
+        if result.items_per_s is not None:
+            told = f"{result.items_per_s:.6g} items per second in {result.copies} copies at once"
+            latency = f"{told}; each: {latency}"
     return {
         "latency": latency,
         "speed-up": _speedup(result),

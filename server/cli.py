@@ -384,6 +384,8 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                 "seconds": result.seconds,
                 "verified": result.verified,
                 "estimated": result.estimated,
+                "copies": result.copies,
+                "items_per_s": result.items_per_s,
                 **({"estimate": estimate_of(result)} if profile else {}),
                 "flop": result.flop,
                 "flop_per_s": None if result.rate is None else result.rate.flop_per_s,

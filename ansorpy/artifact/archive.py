@@ -34,7 +34,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simd_file import FILE
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.outcome import Measured
-from ansorpy.records import Race, RacedOwn, Record
+from ansorpy.records import Race, RacedOwn, Record, copies_of, items_per_s
 from ansorpy.records.record import parts_to_json
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
@@ -242,9 +242,18 @@ def about(
             "needs": list(needs),
             "threads": target.cores,
         },
+        **_throughput(record),
         "versions": dict(record.versions),
         **({"parts": parts_to_json(record.parts)} if record.parts else {}),
     }
+
+
+def _throughput(record: Record) -> dict[str, Any]:
+    """Return the field for copies of the kernel side by side; none if one call ran at a time."""
+    found = items_per_s(record.key, record.best_s)
+    if found is None:
+        return {}
+    return {"throughput": {"copies": copies_of(record.key), "items_per_s": found}}
 
 
 def _rate(dag: Dag, race: Race) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class TaskState:
     flop: int | None = None
     flop_per_s: float | None = None
     effective: bool = False  # the rate counts other operations than those executed
+    copies: int = 1  # copies of the kernel that run at once, if the objective is throughput
+    items_per_s: float | None = None  # calls per second of all copies together
     failures: Mapping[str, int] = field(default_factory=dict)
     kernel: str | None = None  # sha256 of the package
     final: bool = False

@@ -42,7 +42,8 @@ class SharedProcesses:
     """
 
     def __init__(self, target: Target, settings: MeasureSettings) -> None:
-        self.workers = WorkerPool(target.host_threads, settings)
+        count = max(target.host_threads, len(settings.sampling.cores))
+        self.workers = WorkerPool(count, settings)
         self.queue = BuildQueue(self.workers.builders, self.workers.quiet, CodeCache())
 
     def close(self) -> None:

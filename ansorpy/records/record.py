@@ -5,6 +5,7 @@ A record holds the facts to replay a trial (Dag, rule set, plan identity, row) a
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Literal, TypedDict
@@ -18,6 +19,8 @@ from ansorpy.te.dag import ConstantTensor, Dag
 
 FORMAT: Final = 1  # version of the format of a JSONL line
 MAX_DAG: Final = 2**17  # characters of the JSON of a Dag, of which constants may be megabytes
+
+COPIES: Final = re.compile(r"/copies([1-9][0-9]{0,3})(?=/|\Z)", re.ASCII)  # in a key (ADR-0166)
 
 # `measured`: a tuner of this store wrote the record. `imported`: any other origin (ADR-0087).
 Origin = Literal["measured", "imported"]
@@ -34,6 +37,7 @@ def task_key(
     cold: bool = False,
     estimated: bool = False,
     measured_by: str = "",
+    copies: int = 1,
 ) -> str:
     """Return the key under which trials of one workload on one kind of machine compare.
 
@@ -46,11 +50,30 @@ def task_key(
         estimated: the trials are estimates, which compare with one another only.
         measured_by: name and package of the measuring back end whose times compare with one another
             only; "" for ours.
+        copies: kernels that ran at once, one on each core: a time of several compares with times of
+            as many only.
     """
-    ending = ("/cold" if cold else "") + (ESTIMATED if estimated else "")
+    together = f"/copies{copies}" if copies > 1 else ""
+    ending = ("/cold" if cold else "") + together + (ESTIMATED if estimated else "")
     if measured_by:
         ending += MEASURED_BY + sha256(measured_by.encode()).hexdigest()[:12]
     return f"{workload}/{target_digest(target)}/{target.cores}{ending}"
+
+
+def copies_of(key: str) -> int:
+    """Return how many copies of a kernel ran at once in the trials under a key."""
+    found = COPIES.search(key)
+    return int(found[1]) if found else 1
+
+
+def items_per_s(key: str, best_s: float | None) -> float | None:
+    """Return the calls per second of all copies together; None if one call ran at a time.
+
+    Args:
+        best_s: seconds of a call of each copy; None if it is not known.
+    """
+    copies = copies_of(key)
+    return copies / best_s if best_s and copies > 1 else None
 
 
 def target_digest(target: Target) -> str:

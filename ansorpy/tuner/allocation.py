@@ -1,7 +1,7 @@
 """Options that share the trials of a tuning among its tasks, and the objective that they make."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Final, Protocol
 
 from ansorpy.errors import SpecError
 from ansorpy.te.dag import Dag
@@ -16,13 +16,16 @@ from ansorpy.tuner.objective import (
 )
 from ansorpy.tuner.option import Option, OptionLimits
 
+THROUGHPUT: Final = "throughput"  # the objective of copies side by side (ADR-0166)
+
 ObjectiveName = Annotated[
     str,
     Option(
-        "Number that the choice of tasks lowers or raises. latency: the sum over all networks;"
-        " speedup: the geometric mean of the speed-ups of the networks, where a fast network"
-        " counts as much as a slow one.",
-        OptionLimits(words=("latency", "speedup")),
+        "Number that the tuning improves. latency: the sum over all networks; speedup: the"
+        " geometric mean of the speed-ups of the networks, where a fast network counts as much as a"
+        " slow one; throughput: calls per second of as many copies of the kernel as there are"
+        " cores, one thread each, all at once.",
+        OptionLimits(words=("latency", "speedup", THROUGHPUT)),
         budget=True,
     ),
 ]
@@ -76,7 +79,7 @@ class AllocationOptions(Protocol):
 
     @property
     def objective(self) -> str:
-        """The number that the choice of tasks improves: `latency` or `speedup`."""
+        """The number that the tuning improves: `latency`, `speedup` or `throughput`."""
         ...
 
     @property
@@ -97,7 +100,7 @@ def check_allocation(options: AllocationOptions, networks: Networks, names: Sequ
         SpecError: names the option.
     """
     asked = {
-        "objective speedup": options.objective == "speedup",
+        f"objective {options.objective}": options.objective != "latency",
         "network_targets_s": bool(options.network_targets_s),
         "task_targets_s": bool(options.task_targets_s),
     }

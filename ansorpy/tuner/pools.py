@@ -9,6 +9,7 @@ from ansorpy.measure.estimates import EstimatePool, emulated
 from ansorpy.measure.measured_by import MeasurerPool
 from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.measure.workers.cores import slot_cores
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.plugged import measurer_of
@@ -78,6 +79,9 @@ def shared_pools(request: Request, settings: MeasureSettings | None = None) -> P
     if not request.trials:
         few = len(request.dags) <= OPEN_POOLS
         settings = replace(settings, runner=False, builders=1 if few else settings.builders)
+    if request.copies > 1:
+        cores = tuple(sorted(slot_cores(request.copies)))
+        settings = replace(settings, sampling=replace(settings.sampling, cores=cores))
     kind, settings = pool_of(request, settings)
     return SharedPools(request.target, settings, kind)
 

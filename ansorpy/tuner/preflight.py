@@ -17,6 +17,7 @@ from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.measure.workers.spec import ResourceLimits
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
+from ansorpy.records import copies_of
 from ansorpy.te.dag import Compute, Dag, Node
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.task import Task
@@ -43,11 +44,13 @@ def check_memory(tasks: Sequence[Task], free_bytes: int | None) -> None:
     limit_bytes = ResourceLimits().memory_bytes
     for task in tasks:
         ends = (*task.dag.placeholders, *map(task.dag.node, task.dag.outputs))
-        arguments = sum(map(_node_bytes, ends))
+        copies = copies_of(task.key)
+        arguments = copies * sum(map(_node_bytes, ends))
         if task.target.kind == "cpu" and arguments > limit_bytes:
+            where = f" in {copies} copies" if copies > 1 else ""
             raise SpecError(
-                f"cannot tune {task.name!r} because its inputs and outputs take {size(arguments)};"
-                f" expected at most {size(limit_bytes)}, the memory of one candidate"
+                f"cannot tune {task.name!r} because its inputs and outputs take {size(arguments)}"
+                f"{where}; expected at most {size(limit_bytes)}, the memory of one candidate"
             )
         need_bytes = LEAST_TIMES * dag_bytes(task.dag)
         if free_bytes is not None and need_bytes > free_bytes:

@@ -1,7 +1,7 @@
 """The request of a tuning: tensor programs, a machine and options, checked."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from ansorpy.errors import SpecError
@@ -10,7 +10,7 @@ from ansorpy.target import Target, require_back_end, require_cpu, require_gpu
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
-from ansorpy.tuner.allocation import chosen_dags
+from ansorpy.tuner.allocation import THROUGHPUT, chosen_dags
 from ansorpy.tuner.modes import check_mode_target, check_one_task
 from ansorpy.tuner.options import MAX_CORES, LocalOptions, TuneOptions, values
 from ansorpy.tuner.own_kernels import Given, OwnByTask, own_kernels
@@ -31,6 +31,8 @@ class Request(LocalOptions):
     the tasks are parts of a model, whose weights are `weights_bytes` in all: if these exceed the
     last-level cache, calls are timed with cold weights (`measure.timing.cold_weights`).
     `own` are kernels of the user's own in the final races, by task (ADR-0164).
+    `copies` of a kernel run at once, one thread each, if the objective is throughput: as many as
+    the machine that was given has cores; `target` then has one (ADR-0166).
     `device` is the back end that runs kernels of a GPU; "" if none does (`targets.device_of`).
     """
 
@@ -41,6 +43,7 @@ class Request(LocalOptions):
     libraries: bool = field(default=False, kw_only=True)
     weights_bytes: int = field(default=0, kw_only=True)
     own: OwnByTask = field(default_factory=dict, kw_only=True)
+    copies: int = field(default=1, kw_only=True)
     device: str = field(default="", kw_only=True)
 
     @staticmethod
@@ -78,6 +81,10 @@ class Request(LocalOptions):
             require_cpu(self.target.kind)
         if not 1 <= self.target.cores <= MAX_CORES:
             raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
+        if self.objective == THROUGHPUT and self.copies == 1:
+            check_throughput(self, self.target.kind, self.target.cores, self.libraries)
+            object.__setattr__(self, "copies", self.target.cores)
+            object.__setattr__(self, "target", replace(self.target, cores=1))
         if self.own:
             check_own(self)
         self.check_tasks([dag.name for dag in self.dags])
@@ -110,13 +117,39 @@ def check_own(request: Request) -> None:
         f"the target {name} is no CPU": request.target.kind != "cpu",
         "first answers, without trials, do not race": not request.trials,
         "parts of a model do not race": request.libraries,
+        "their copies would take turns in one process": request.copies > 1,
     }
     for reason, holds in reasons.items():
         if holds:
             raise SpecError(
                 f"cannot race kernels of your own because {reason};"
-                " expected a CPU, tasks and at least 1 trial"
+                " expected a CPU, tasks, at least 1 trial and objective latency or speedup"
             )
+
+
+def check_throughput(options: TuneOptions, kind: str, cores: int, model: bool) -> None:
+    """Refuse the objective throughput where copies are not timed, or a latency is to be reached.
+
+    Args:
+        kind: of the target.
+        cores: of the machine, a copy of the kernel on each.
+
+    Raises:
+        SpecError: names the reason.
+    """
+    reasons = {
+        "a GPU runs one kernel on all of its cores; expected target cpu": kind != "cpu",
+        "the kernels of a model run one after the other; expected tasks": model,
+        "target_latency_s is a latency of one call; expected trials, seconds or"
+        " stop_if_gain_below": options.target_latency_s is not None,
+        f"measurer {options.measurer} times one call at a time; expected measurer"
+        f" {MEASURERS.default}": options.measurer != MEASURERS.default,
+        f"on {cores} core one copy runs alone, which is its latency; expected cores from 2": cores
+        == 1,
+    }
+    for reason, holds in reasons.items():
+        if holds and options.objective == THROUGHPUT:
+            raise SpecError(f"cannot tune for throughput because {reason}")
 
 
 def check_estimated(options: TuneOptions, target: str) -> None:

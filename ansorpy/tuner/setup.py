@@ -121,8 +121,9 @@ def prepare(
     space = space_of(request)
     named = generated_name(request, rules_name(kind, rules)) if space is None else space.name
     tasks = united(
-        request.dags, request.target, named, cold, request.estimated, request.measured_by
-    )
+        request.dags, request.target, named, cold, request.estimated, request.measured_by,
+        request.copies,
+    )  # fmt: skip
     firsts = leaders(request.dags)
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}
@@ -313,9 +314,11 @@ def local_pools(request: Request) -> Callable[[], Pools]:
     """Return a function that opens measuring processes of this machine.
 
     Raises:
-        SpecError: the kernel has more threads than this machine has cores.
+        SpecError: the kernel has more threads, or runs in more copies, than this machine has cores.
     """
-    require_cores(request.target.host_threads, len(usable_cores()), "this machine")
+    require_cores(
+        max(request.target.host_threads, request.copies), len(usable_cores()), "this machine"
+    )
     return partial(shared_pools, request)
 
 

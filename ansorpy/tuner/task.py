@@ -124,16 +124,18 @@ class Task:
         cold_bytes: int = 0,
         estimated: bool = False,
         measured_by: str = "",
+        copies: int = 1,
     ) -> "Task":
         """Return a task without plans and trials.
 
         Args:
             cold_bytes: as of the field, if the task has weights enough.
             estimated, measured_by: as of the fields.
+            copies: kernels that run at once in every trial.
         """
         cold_bytes = cold_bytes if has_cold_weights(dag) else 0
         workload, flop = workload_key(dag), flop_count(dag)
-        key = task_key(workload, target, bool(cold_bytes), estimated, measured_by)
+        key = task_key(workload, target, bool(cold_bytes), estimated, measured_by, copies)
         return Task(
             dag, target, rules, key, workload, flop, cold_bytes=cold_bytes, estimated=estimated,
             measured_by=measured_by,

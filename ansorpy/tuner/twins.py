@@ -29,13 +29,16 @@ def united(
     cold_bytes: int = 0,
     estimated: bool = False,
     measured_by: str = "",
+    copies: int = 1,
 ) -> tuple[Task, ...]:
     """Return one task per workload: that of its first Dag, with the other Dags as twins."""
     firsts = leaders(dags)
     found: dict[str, Task] = {}
     for dag in dags:
         if firsts[dag.name] == dag.name:
-            found[dag.name] = Task.of(dag, target, rules, cold_bytes, estimated, measured_by)
+            found[dag.name] = Task.of(
+                dag, target, rules, cold_bytes, estimated, measured_by, copies
+            )
         else:
             first = found[firsts[dag.name]]
             first.twins = (*first.twins, dag)

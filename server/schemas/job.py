@@ -168,6 +168,16 @@ class TaskReply(Wire):
     effective: bool = Field(
         default=False, description="Whether `flop` differs from the number of executed operations."
     )
+    copies: int = Field(
+        default=1,
+        description="Copies of the kernel that run at once while it is timed: the cores of a job"
+        " whose objective is throughput.",
+    )
+    items_per_s: float | None = Field(
+        default=None,
+        description="Calls per second of all copies together, the score of the objective"
+        " throughput; `best_s` is the time of a call of each.",
+    )
     failures: dict[str, int] = Field(default_factory=dict, description="Failed trials by kind.")
     kernel: Annotated[str, Field(pattern=DIGEST_PATTERN)] | None = Field(
         default=None, description="sha256 of the package; of the best so far while the job runs."

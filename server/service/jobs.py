@@ -34,7 +34,7 @@ from ansorpy.tuner.modes import check_mode_target
 from ansorpy.tuner.networks import networks_of
 from ansorpy.tuner.options import changed, check_whole, values
 from ansorpy.tuner.plugins import GROUPS, check_chosen, check_measurer
-from ansorpy.tuner.request import check_estimated
+from ansorpy.tuner.request import check_estimated, check_throughput
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.spaces import check_space
 
@@ -111,13 +111,16 @@ class JobService:
             with naming(space):
                 options = request.options()
             dags = self._dags(request)
-            if request.model is not None or request.graph is not None:
+            is_model = request.model is not None or request.graph is not None
+            if is_model:
                 own = [name for name in ("space", "measurer") if name in changed(options)]
                 with naming((*own, "deterministic")[0]):  # the schema has refused a mode
                     check_whole(options)
             with naming(space):
                 check_space(options, dags)
             kind = "cuda" if request.target.startswith("cuda") else "cpu"
+            with naming("budget.objective"):
+                check_throughput(options, kind, options.cores, is_model)
             with naming("allow"):
                 find_rules(kind, options.allow, (), self.rules_dir)
             for group in GROUPS:

@@ -22,6 +22,7 @@ from ansorpy.server.schemas.job import (
 )
 from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import flop_count
+from ansorpy.tuner.allocation import THROUGHPUT
 from ansorpy.tuner.networks import Networks, network_results, networks_of, task_weights
 from ansorpy.tuner.options import values
 from ansorpy.tuner.plugins import GROUPS
@@ -100,12 +101,14 @@ def job_reply(
     progress = json.loads(row.progress)
     results = {result["name"]: result for result in json.loads(row.results)}
     delivered = {kernel.task: kernel for kernel in kernels}
+    copies = row.cores if facts.budget.objective == THROUGHPUT else 1
     tasks = [
         task_reply(
             name,
             weight,
             {"flop": flop, **so_far(progress, name, same_as), **results.get(name, {})},
             delivered.get(name),
+            copies,
         )
         for name, weight, flop, same_as in zip(
             facts.names, facts.weights, facts.flops, facts.same_as, strict=True
@@ -212,7 +215,7 @@ def so_far(progress: Mapping[str, Any], name: str, same_as: str) -> Mapping[str,
 
 
 def task_reply(
-    name: str, weight: float, known: Mapping[str, Any], kernel: KernelRow | None
+    name: str, weight: float, known: Mapping[str, Any], kernel: KernelRow | None, copies: int = 1
 ) -> TaskReply:
     """Return the reply for a task, from its result, or else its progress.
 
@@ -221,9 +224,12 @@ def task_reply(
     """
     if "flop_per_s" not in known and known.get("best_s") and known.get("flop"):
         known = {**known, "flop_per_s": known["flop"] / known["best_s"], "effective": True}
+    best_s = known.get("best_s")
     return TaskReply(
         name=name,
         weight=weight,
+        copies=copies,
+        items_per_s=copies / best_s if best_s and copies > 1 else None,
         trials=known.get("trials", 0),
         sketches=known.get("sketches"),
         failures=known.get("failures", {}),

@@ -5,7 +5,7 @@ void launch(int64_t *order)      {pool, count, count x {function, tasks}, buffer
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from ansorpy.codegen.runtime.native_text import LOOP_TEXT
@@ -61,13 +61,22 @@ def order(
     return [pool, len(loop.phases), *loop.rows(entries), *addresses]
 
 
-def native_call(entry: int, words: Sequence[int], alive: object) -> Callable[[], None]:
+class NativeCall(partial[None]):
+    """A call without arguments of a native function with one argument, an array of words."""
+
+    entry: int  # address of the function
+    alive: object  # kept as long as the call
+
+    @property
+    def words(self) -> int:
+        """The address of the argument."""
+        return ctypes.addressof(self.args[0])
+
+
+def native_call(entry: int, words: Sequence[int], alive: object) -> NativeCall:
     """Return a call without arguments of `void entry(int64_t *words)`."""
-    table, function = word_array(words), NATIVE(entry)
-
-    def call(_alive: object = alive) -> None:
-        function(table)
-
+    call = NativeCall(NATIVE(entry), word_array(words))
+    call.entry, call.alive = entry, alive
     return call
 
 

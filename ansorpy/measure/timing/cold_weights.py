@@ -51,12 +51,13 @@ def copies(weights: Mapping[str, Array], total_bytes: int) -> list[dict[str, Arr
     """
     own_bytes = sum(array.nbytes for array in weights.values())
     return [
-        {name: _copied(array) for name, array in weights.items()}
+        {name: copied(array) for name, array in weights.items()}
         for _ in range(min(MOST, -(-total_bytes // max(1, own_bytes)) - 1))
     ]
 
 
-def _copied(array: Array) -> Array:
+def copied(array: Array) -> Array:
+    """Return a copy of an array that begins at the same cache line of a page."""
     line = array.ctypes.data % PAGE_BYTES // LINE_BYTES
     made = aligned_empty(array.size, array.dtype, line).reshape(array.shape)
     made[...] = array

@@ -25,6 +25,9 @@ from ansorpy.te.dag import Dag
 
 OWN_CHECK: Final = "ansorpy.measure.timing.own_kernel:check"
 BENCHMARK: Final = "ansorpy.measure.timing.paired_benchmark:benchmark"
+NO_COPIES: Final = (
+    "copies of it in one process would take turns, so it has no throughput to compare"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ def race(
     batches.queue.wait_quiet()
     with slot.reserve():
         rival = dag if numpy and numpy_call(dag) is not None else None
+        if rival is not None and settings.sampling.cores:
+            rival, found[NUMPY] = None, Failed("build", NO_COPIES)
         processes, sampling = settings.race_processes, settings.sampling
         found |= race_checked(slot, kernels, rival, late, processes, sampling, guests)
     return {name: found[name] for name in (*names, *_own_names(own), NUMPY) if name in found}

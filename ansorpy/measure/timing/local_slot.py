@@ -1,8 +1,8 @@
 """A slot of local worker processes; see `measure.protocols.Slot`.
 
-On one thread the slot worker checks and times a kernel in one call. On several threads the slot
-worker looks at the first case, the runner times, and the slot worker checks every case of a kernel
-that leads.
+On one thread the slot worker checks and times a kernel in one call. On several threads, and in
+copies side by side, the slot worker looks at the first case, the runner times, and the slot worker
+checks every case of a kernel that leads.
 """
 
 import time
@@ -141,8 +141,10 @@ class LocalSlot:
         glanced = yield from self._check(job, fresh, timeout_s, "glance_at")
         if isinstance(glanced, Failed):
             return glanced
-        # A library starts threads of its own, which OpenMP in the runner would have bound.
-        runner = workers.library_runner if job.backend == SHARED else workers.runner
+        # A library starts threads of its own, which OpenMP in the runner would have bound. Copies
+        # have one thread each, which binds itself to its core.
+        own_threads = job.backend == SHARED and not job.sampling.cores
+        runner = workers.library_runner if own_threads else workers.runner
         # A runner that was replaced imports first; its imports do not count against the time-out.
         yield WorkerCall(runner, PREPARE, job.backend, START_S)
         outcome = yield from self._time(runner, "time_parallel", job, False)

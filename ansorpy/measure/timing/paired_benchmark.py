@@ -53,7 +53,8 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
     for name, built in job.kernels:
         loaded = backend(job.backend).load(built)
         cold = affordable(job.sampling.cold_bytes, len(job.kernels))
-        kernels.append(place.bind(loaded, built, place.cases[0], job.threads, cold))
+        case, cores = place.cases[0], job.sampling.cores
+        kernels.append(place.bind(loaded, built, case, job.threads, cold, cores))
         calls[name] = kernels[-1].call
 
     def pause(before: str, after: str) -> None:

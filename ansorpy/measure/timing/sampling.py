@@ -13,6 +13,7 @@ from math import ceil, inf
 from typing import Final
 
 from ansorpy.measure.backend import TimedCall
+from ansorpy.measure.timing.side_by_side import SideBySide
 
 Call = Callable[[], object]
 Clock = Callable[[], float]
@@ -40,6 +41,7 @@ class SamplingOptions:
     turns: int = 4  # turns with the reference kernel while the machine's speed changes
     calm_ratio: float = 1.05  # change of the reference up to which one turn suffices
     cold_bytes: int = 0  # size of all copies of a kernel's weights that calls go round; 0: hot
+    cores: tuple[int, ...] = ()  # a copy of the kernel on each of these at once; (): one call
 
 
 def preemptions() -> int:
@@ -61,6 +63,9 @@ def sample(
     """Return the seconds of one call, averaged over `loops`, and whether it was undisturbed."""
     if isinstance(call, TimedCall):  # preemptions of this process do not matter to a device
         return call.seconds(loops) / loops, True
+    if isinstance(call, SideBySide):
+        seconds, preempted = call.seconds(loops, clock, switches)
+        return seconds / loops, seconds >= options.calm_s or not preempted
     before = switches()
     start = clock()
     for _ in range(loops):

@@ -82,7 +82,8 @@ def trial(job: Trial) -> Measured | Failed:
 def time_parallel(job: Trial) -> Measured | Failed:
     """Time a checked kernel on several threads, where its results must be right as well.
 
-    Only a new leader has to pass every case.
+    The threads are those of one call, or of copies side by side (`SamplingOptions.cores`). Only a
+    new leader has to pass every case.
     """
     loaded, load_s = _load(job)
     start = time.perf_counter()
@@ -123,7 +124,8 @@ def _reference(job: Trial, built: MachineCode, usual_s: float) -> Reference:
     if built not in place.references:
         loaded = backend(job.backend).load(built)
         cold = affordable(job.sampling.cold_bytes, KERNELS)
-        bound = place.bind(loaded, built, place.cases[0], job.threads, cold)
+        cores = job.sampling.cores
+        bound = place.bind(loaded, built, place.cases[0], job.threads, cold, cores)
         place.references.clear()
         place.references[built] = Reference(bound.call, usual_s), bound
     return place.references[built][0]
@@ -174,13 +176,17 @@ def _in_parallel(
     """Run one case twice on several threads; return the bound kernel and its failure, if any."""
     watch("check in parallel")
     place = workplace(job.folder)
-    bound = place.bind(loaded, job.built, case, job.threads, cold_bytes)
+    cores = job.sampling.cores
+    bound = place.bind(loaded, job.built, case, job.threads, cold_bytes, cores)
+    results = [bound.memory.arrays, *(bound.copies if cores else ())]
+    place_of_run = f"in {len(cores)} copies at once" if cores else f"on {job.threads} threads"
     for _ in range(2):
         bound.call()
-        failed = compare_all(case, bound.memory.array, bound.memory.buffers)
-        if failed is not None:
-            place.clear()
-            return bound, Failed("wrong", f"on {job.threads} threads, {failed.message}")
+        for arrays in results:
+            failed = compare_all(case, arrays.__getitem__, bound.memory.buffers)
+            if failed is not None:
+                place.clear()
+                return bound, Failed("wrong", f"{place_of_run}, {failed.message}")
     return bound, None
 
 

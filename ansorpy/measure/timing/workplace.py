@@ -9,8 +9,9 @@ from typing import Final
 
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.backend import CallableCode, MachineCode, TimedCall
-from ansorpy.measure.timing.cold_weights import copies, in_turns
+from ansorpy.measure.timing.cold_weights import copied, copies, in_turns
 from ansorpy.measure.timing.drift import Reference
+from ansorpy.measure.timing.side_by_side import SideBySide, on_core
 from ansorpy.measure.verify.cases import Case, load_cases
 from ansorpy.measure.verify.guard_pages import GuardedBuffers, aligned_empty, poison
 from ansorpy.measure.verify.inputs import Array, Inputs, storage
@@ -43,7 +44,8 @@ class KernelMemory:
 class BoundKernel:
     """A kernel as a call without arguments, and the memory that the call works on.
 
-    `copies` are those of its weights that calls go round.
+    `copies` are those of its weights that calls go round, or all arrays of each further copy of a
+    kernel that runs side by side with itself.
     """
 
     call: Callable[[], None]
@@ -77,15 +79,19 @@ class Workplace:
         case: Case,
         threads: int = 1,
         cold_bytes: int = 0,
+        cores: Sequence[int] = (),
     ) -> BoundKernel:
         """Return a kernel on memory as of `memory`; its phases ahead have been run.
 
         Args:
             cold_bytes: size of all copies of its weights that calls go round; 0: no copies. The
                 caches of a device are overwritten instead.
+            cores: a copy of the kernel, with buffers of its own, runs on one thread on each.
         """
         memory = self.memory(built.buffers, case)
         code.run_ahead(memory.addresses)
+        if cores:
+            return _side_by_side(code, memory, cores)
 
         def bind(at: Sequence[int]) -> Callable[[], None]:
             return code.bind_parallel(at, threads) if threads > 1 else code.bind(at)
@@ -121,6 +127,18 @@ class Workplace:
         if given is None:
             poison(array, buffer.dtype, "nan")
         return array
+
+
+def _side_by_side(code: CallableCode, memory: KernelMemory, cores: Sequence[int]) -> BoundKernel:
+    """Return a copy of a kernel per core; each core writes the buffers of its copy first."""
+    arrays = memory.arrays
+
+    def made() -> dict[str, Array]:
+        return {name: copied(array) for name, array in arrays.items()}
+
+    others = [on_core(core, made) for core in cores[1:]]
+    places = [[one[name].ctypes.data for name in arrays] for one in (arrays, *others)]
+    return BoundKernel(SideBySide([code.bind(at) for at in places], cores), memory, others)
 
 
 def _weights(built: MachineCode, case: Case, memory: KernelMemory) -> dict[str, Array]:

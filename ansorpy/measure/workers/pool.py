@@ -66,7 +66,7 @@ class WorkerPool:
     has a scratch folder.
 
     Args:
-        cores: how many cores the kernels of the task use.
+        cores: how many cores the kernels of the task use, each or in copies side by side.
     """
 
     def __init__(self, cores: int, settings: WorkerSettings) -> None:

@@ -1,0 +1,189 @@
+"""The objective throughput: requests, records, results and refusals."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ansorpy.cost.random import RandomModel
+from ansorpy.errors import SpecError
+from ansorpy.events import Finished, Started, TaskResult
+from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.pool import SharedProcesses
+from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.measure.workers.cores import slot_cores, usable_cores
+from ansorpy.records import MemoryStore, copies_of, items_per_s, task_key
+from ansorpy.result import summary
+from ansorpy.target import Target, cuda_target
+from ansorpy.tuner.options import TuneOptions
+from ansorpy.tuner.pools import shared_pools
+from ansorpy.tuner.preflight import check_memory
+from ansorpy.tuner.request import Request, check_throughput
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.setup import local_pools
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.tune import run
+from tests.fakes import fake_pools
+
+MM = parse("def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")
+TWO_CORES = Target(cores=2, vector_bits=256, registers=16)
+
+
+def request(target: Target = TWO_CORES, **options: Any) -> Request:
+    told = {"objective": "throughput", "trials": 8, **options}
+    return Request.of(TuneOptions(**told), MM, target)
+
+
+def tuned(asked: Request, store: MemoryStore, out: Path) -> tuple[Started, TaskResult]:
+    """Return the first event and the result of a tuning with times from formulas."""
+    model = RandomModel(np.random.default_rng(0))
+    events = run(asked, find_rules("cpu"), store, out, model, pools=fake_pools(), clock=lambda: 0.0)
+    started, *_, finished = events
+    assert isinstance(started, Started)
+    assert isinstance(finished, Finished)
+    return started, finished.results[0]
+
+
+def test_the_cores_of_the_machine_are_copies_of_a_kernel_of_one_thread() -> None:
+    asked = request()
+    assert (asked.copies, asked.target.cores) == (2, 1)
+    same = Request.of(asked, asked.dags, TWO_CORES)
+    assert (same.copies, same.target.cores) == (2, 1)
+    assert (request(objective="latency").copies, request(objective="latency").target.cores) == (
+        1,
+        2,
+    )
+
+
+def test_keys_tell_the_copies() -> None:
+    one = Target(cores=1)
+    keys = [task_key("ab", one, copies=count) for count in (1, 2, 16)]
+    assert [copies_of(key) for key in keys] == [1, 2, 16]
+    assert len(set(keys)) == 3
+    assert keys[0] == task_key("ab", one)
+    assert copies_of(f"{keys[0]}/copies0") == copies_of(f"{keys[0]}/copies2x") == 1
+    assert [items_per_s(key, 0.5) for key in keys] == [None, 4.0, 32.0]
+    assert items_per_s(keys[1], None) is None
+
+
+def test_records_of_one_objective_answer_no_request_for_the_other(tmp_path: Path) -> None:
+    store, one = MemoryStore(), Target(vector_bits=256, registers=16)
+    orders = [(request(), TWO_CORES), (request(one, objective="latency"), one)]
+    for asked, _ in orders * 2:
+        tuned(asked, store, tmp_path)
+    four = request(Target(cores=4, vector_bits=256, registers=16))
+    started, result = tuned(four, store, tmp_path)
+    assert not result.from_store
+    assert started.known == (0,)
+    for asked, _ in orders:
+        started, result = tuned(asked, store, tmp_path)
+        assert result.from_store
+        assert started.known == (8,)
+
+
+def test_a_tuning_of_the_other_objective_does_not_start_from_its_times(tmp_path: Path) -> None:
+    store = MemoryStore()
+    _, first = tuned(request(), store, tmp_path)
+    one = Target(vector_bits=256, registers=16)
+    started, second = tuned(request(one, objective="latency"), store, tmp_path)
+    assert (started.known, second.from_store) == ((0,), False)
+    assert first.key == f"{second.key}/copies2"
+
+
+def test_the_result_tells_items_per_second_and_copies(tmp_path: Path) -> None:
+    _, result = tuned(request(), MemoryStore(), tmp_path)
+    assert result.copies == 2
+    assert result.best_s is not None
+    assert result.items_per_s == 2 / result.best_s
+    assert " items per second in 2 copies at once; each: " in summary([result])
+
+
+def test_one_call_at_a_time_has_no_items_per_second(tmp_path: Path) -> None:
+    _, result = tuned(request(objective="latency"), MemoryStore(), tmp_path)
+    assert (result.copies, result.items_per_s) == (1, None)
+    assert "items per second" not in summary([result])
+
+
+def test_the_processes_have_a_core_for_each_copy() -> None:
+    count = min(2, len(usable_cores()))
+    cores = tuple(sorted(slot_cores(count)))
+    settings = MeasureSettings()
+    if count > 1:
+        pools = shared_pools(request(), settings)
+        asked = request()
+        pool = pools.of(Task.of(asked.dags[0], asked.target, "cpu@1", copies=asked.copies))
+        assert pool.settings.sampling.cores == cores
+        assert pool.workers.threads == count
+        pools.close()
+    alone = SharedProcesses(Target(), settings)
+    assert alone.workers.threads == 1
+    alone.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        (
+            Target(),
+            {},
+            "on 1 core one copy runs alone, which is its latency; expected cores from 2",
+        ),
+        (
+            cuda_target("sm_90"),
+            {},
+            "a GPU runs one kernel on all of its cores; expected target cpu",
+        ),
+        (
+            TWO_CORES,
+            {"target_latency_s": 1.0},
+            "target_latency_s is a latency of one call; expected trials, seconds or"
+            " stop_if_gain_below",
+        ),
+    ],
+)
+def test_requests_without_a_throughput_are_refused(
+    target: Target, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        request(target, **options)
+    assert str(refused.value) == f"cannot tune for throughput because {message}"
+
+
+def test_measuring_back_ends_of_other_packages_are_refused() -> None:
+    options = TuneOptions(objective="throughput", cores=2, measurer="mine")
+    with pytest.raises(SpecError) as refused:
+        check_throughput(options, "cpu", 2, model=False)
+    assert str(refused.value) == (
+        "cannot tune for throughput because measurer mine times one call at a time; expected"
+        " measurer auto"
+    )
+
+
+def test_latencies_to_reach_are_refused() -> None:
+    with pytest.raises(SpecError, match="objective throughput and task_targets_s together"):
+        request(task_targets_s={"mm": 1.0})
+
+
+def test_parts_of_models_are_refused() -> None:
+    with pytest.raises(SpecError, match="run one after the other; expected tasks"):
+        Request.of(TuneOptions(objective="throughput"), MM, TWO_CORES, libraries=True)
+
+
+def test_kernels_of_the_user_are_refused() -> None:
+    options = TuneOptions(objective="throughput", trials=8)
+    with pytest.raises(SpecError, match="because their copies would take turns in one process"):
+        Request.of(options, MM, TWO_CORES, own=np.matmul)
+
+
+def test_copies_that_exceed_the_memory_of_a_candidate_are_refused() -> None:
+    (dag,) = parse("def scale(float(8192,8192) A) -> (B) { B(i,j) = 2 * A(i,j) }")
+    check_memory([Task.of(dag, Target(), "cpu@1", copies=2)], None)
+    with pytest.raises(SpecError, match="its inputs and outputs take 32 GiB in 64 copies;"):
+        check_memory([Task.of(dag, Target(), "cpu@1", copies=64)], None)
+
+
+def test_more_copies_than_cores_are_refused() -> None:
+    count = len(usable_cores()) + 1
+    with pytest.raises(SpecError, match=f"cannot tune for {count} cores because this machine has"):
+        local_pools(request(Target(cores=count)))
