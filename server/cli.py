@@ -105,6 +105,14 @@ def tune(
     out: Annotated[
         Path, typer.Option(help="Folder for the kernels; NAME.zip names the bundle of a model.")
     ] = Path("kernels"),
+    store: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Store of the records (`ansorpy plugins`); ANSORPY_STORE unless given, else the"
+            " database.",
+        ),
+    ] = "",
     own: Annotated[
         list[str] | None,
         typer.Option(
@@ -138,13 +146,12 @@ def tune(
     gc.set_threshold(GC_THRESHOLD)
     with nothing_kept(), wrong_input():
         from ansorpy.progress import reporter
-        from ansorpy.server.db.records import SqlStore
-        from ansorpy.server.db.upgrade import local_tenant
         from ansorpy.target import require_cpu
         from ansorpy.tuner.experience import Experience
         from ansorpy.tuner.interrupts import follow
         from ansorpy.tuner.request import Request
         from ansorpy.tuner.rules import find_rules
+        from ansorpy.tuner.stores import store_of
         from ansorpy.tuner.targets import named_target
         from ansorpy.tuner.tune import run
 
@@ -157,7 +164,7 @@ def tune(
                     "cannot race --own with a model because its tasks end without a race;"
                     " expected a file of tasks"
                 )
-            tuning.tune_model(file, options, machine, bind, shape, out, as_json)
+            tuning.tune_model(file, options, machine, bind, shape, out, store, as_json)
             return
         dags = read_file(file, pairs(bind, "--bind", int))
         options = replace(options, trials=options.trials_of(len(dags)))
@@ -166,10 +173,9 @@ def tune(
         settings = read_settings()
         kind = request.target.kind
         rules = find_rules(kind, options.allow, options.without, settings.rules_dir)
-        engine = database(settings)
-        store = SqlStore(engine, local_tenant(engine))
+        kept = store_of(store or settings.store)
         experience = Experience(settings.data_dir / "experience")
-        events = run(request, rules, store, out, experience=experience)
+        events = run(request, rules, kept, out, experience=experience)
         try:
             with reporter(sys.stderr) as report:
                 last = follow(events, report)

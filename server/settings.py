@@ -27,6 +27,12 @@ class ServiceSettings(BaseSettings):
         description="Folder of rule files; a request names them in `allow`"
         " ([rules](../rule-files.md)). Their code runs in the service and its tuner processes.",
     )
+    store: str = Field(
+        default="database",
+        description="Store of the records of `ansorpy tune` and `ansorpy records`: `database`,"
+        " `file`, `memory`, or a [plug-in](../plugins.md). The service keeps records in its"
+        " database.",
+    )
     database_url: str = Field(
         default="",
         description="`postgresql://user:password@host/name`; default: SQLite in `data_dir`.",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy.tuner.plugins import GROUPS
+from ansorpy.tuner.plugins import LISTED
 
 ROOT = Path(__file__).parent.parent
 MARKDOWN = [
@@ -47,7 +47,7 @@ CODE = re.compile(r"`([^`\n]+)`|```.*?```|python -m [\w.]+", re.DOTALL)
 NAME = re.compile(rf"(?<![\w./@:-])(?:{'|'.join(FOLDERS)})(?:[./]\w+)+")
 # Names of files in examples, which are not part of the repository.
 EXAMPLES = {"ansorpy.dump", "rules.py"}
-POINTS = {group.points for group in GROUPS}  # groups of entry points
+POINTS = {group.points for group in LISTED}  # groups of entry points
 # Decisions are not changed afterwards, and old names are the subject of the page of renames.
 DATED = {*(ROOT / "docs" / "adr").glob("[0-9]*.md"), ROOT / "docs" / "renamed.md"}
 

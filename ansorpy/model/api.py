@@ -19,13 +19,14 @@ from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.progress import model_reporter
 from ansorpy.progress import ignore, told
-from ansorpy.records import RecordStore, default_store
+from ansorpy.records import RecordStore
 from ansorpy.target import Target
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.interrupts import follow
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
 from ansorpy.tuner.setup import writable
+from ansorpy.tuner.stores import store_of
 
 __all__ = ["compile_model", "tune_model"]
 
@@ -50,10 +51,10 @@ class ModelCall(ModelOptions):
         Mapping[str, Sequence[int]], Option("Shapes of inputs by name: {'x': (1, 3, 224, 224)}.")
     ] = field(default_factory=dict, kw_only=True)
     store: Annotated[
-        RecordStore | None,
+        RecordStore | str | None,
         Option(
             "Records of earlier tunings, from which tasks start, and of this one; `records.jsonl`"
-            " in the user's data folder unless given."
+            " in the user's data folder unless given. A name is that of an installed store."
         ),
     ] = field(default=None, kw_only=True)
     out: Annotated[
@@ -89,7 +90,7 @@ def tune_model(call: ModelCall) -> ModelResult:
     """
     target = local_target(call.cores) if call.target is None else call.target
     request = request_of(call, call.model, target, call.out, call.bind, call.shapes)
-    store = default_store() if call.store is None else call.store
+    store = store_of(call.store)
     return tuned(request, store, call.progress, call.on_event)
 
 

@@ -18,9 +18,10 @@ from ansorpy.model.options import ModelOptions
 from ansorpy.model.torch_module import CompiledModule
 from ansorpy.model.verify import ModelReference, dtypes_of, least_bound
 from ansorpy.progress import ignore
-from ansorpy.records import RecordStore, default_store
+from ansorpy.records import RecordStore
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
+from ansorpy.tuner.stores import store_of
 
 __all__ = ["compile", "compile_program"]
 
@@ -37,8 +38,11 @@ class CompileCall(ModelOptions):
         default_factory=dict
     )
     store: Annotated[
-        RecordStore | None,
-        Option("Records of tunings; `records.jsonl` in the user's data folder unless given."),
+        RecordStore | str | None,
+        Option(
+            "Records of tunings, or the name of an installed store; `records.jsonl` in the user's"
+            " data folder unless given."
+        ),
     ] = field(default=None, kw_only=True)
     out: Annotated[
         Path | str | None, Option("Path of the bundle, which is not kept unless given.")
@@ -77,7 +81,7 @@ def compile_program(program: Any, name: str, call: CompileCall) -> CompiledModul
     """
     graph = graph_of_program(program, name)
     target, reference = local_target(call.cores), reference_of(program, graph)
-    store = default_store() if call.store is None else call.store
+    store = store_of(call.store)
     with tempfile.TemporaryDirectory(prefix="ansorpy-torch-") as folder:
         path = Path(folder) / "model.zip" if call.out is None else Path(call.out)
         request = ModelRequest(graph, target, call, path, reference=reference)

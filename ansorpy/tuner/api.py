@@ -8,7 +8,7 @@ from typing import Annotated
 from ansorpy.events import Event
 from ansorpy.measure.host import local_target
 from ansorpy.progress import ignore, reporter, told
-from ansorpy.records import RecordStore, default_store
+from ansorpy.records import RecordStore
 from ansorpy.result import Result
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
@@ -20,6 +20,7 @@ from ansorpy.tuner.option import Option
 from ansorpy.tuner.options import LocalOptions
 from ansorpy.tuner.own_kernels import Given
 from ansorpy.tuner.request import Request, read_dags
+from ansorpy.tuner.stores import store_of
 from ansorpy.tuner.targets import named_target
 from ansorpy.tuner.tune import run
 
@@ -49,10 +50,11 @@ class TuneCall(LocalOptions):
         Option("The rule set; the registered one of the target unless given (docs/rules.md)."),
     ] = field(default=None, kw_only=True)
     store: Annotated[
-        RecordStore | None,
+        RecordStore | str | None,
         Option(
             "Records of earlier tunings, which are answers or warm starts, and of this one;"
-            " `records.jsonl` in the user's data folder unless given."
+            " `records.jsonl` in the user's data folder unless given. A name is that of an"
+            " installed store: database, file, memory, or a plug-in (`ansorpy plugins`)."
         ),
     ] = field(default=None, kw_only=True)
     out: Annotated[
@@ -93,7 +95,7 @@ def tune(call: TuneCall) -> Result:
     if not isinstance(target, Target):
         target = local_target(call.cores) if target is None else named_target(target, call.cores)
     request = Request.of(call, read_dags(call.what, call.bind), target, own=call.own)
-    store = default_store() if call.store is None else call.store
+    store = store_of(call.store)
     folder = None if call.out is None else Path(call.out)
     events = run(request, call.rules, store, folder, experience=Experience.beside(store))
     with told(reporter, call.progress, call.on_event) as tell:

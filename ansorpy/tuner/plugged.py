@@ -208,7 +208,7 @@ def generator_of(
     """
     plugin = check_chosen(SPACES, request)
     made = plugin.make(request.target, request.seed)
-    _check_methods(plugin, made, ("sketches",))
+    check_methods(plugin, made, ("sketches",))
     return (made if plugin.is_ours else PluggedSpace(plugin, made, request.allow)).sketches
 
 
@@ -247,7 +247,7 @@ def measurer_of(request: Request, plugin: Plugin) -> Measurer:
         PluginError: it cannot be loaded or made.
     """
     made = plugin.make(request.target, request.seed)
-    _check_methods(plugin, made, ("measure",))
+    check_methods(plugin, made, ("measure",))
     return PluggedMeasurer(plugin, made)
 
 
@@ -264,7 +264,7 @@ def model_of(request: Request, prior: CostModel | None = None) -> CostModel:
     if plugin.name == COST_MODELS.default:
         return default_model(request.target, request.seed, prior)
     made = plugin.make(request.target, request.seed)
-    _check_methods(plugin, made, ("predict", "update"))
+    check_methods(plugin, made, ("predict", "update"))
     model: CostModel = made if plugin.is_ours else PluggedModel(plugin, made)
     return model
 
@@ -277,7 +277,7 @@ def strategy_of(request: Request) -> SearchStrategy:
     """
     plugin = check_chosen(SEARCHES, request)
     made = plugin.make(request.target, request.seed)
-    _check_methods(plugin, made, ("propose",))
+    check_methods(plugin, made, ("propose",))
     strategy: SearchStrategy = made if plugin.is_ours else PluggedSearch(plugin, made)
     return strategy
 
@@ -306,7 +306,8 @@ def _resumes(strategy: SearchStrategy) -> bool:
     return isinstance(strategy, ResumableStrategy)
 
 
-def _check_methods(plugin: Plugin, made: object, names: Sequence[str]) -> None:
+def check_methods(plugin: Plugin, made: object, names: Sequence[str]) -> None:
+    """Raise PluginError unless a made part has methods of these names."""
     for name in names:
         if not callable(getattr(made, name, None)):
             why = f"returned {type(made).__name__}, which has no method {name}"

@@ -64,6 +64,7 @@ class PartGroup:
     points   the group of entry points
     ours     the factories of the built-in parts as "module:function", by name
     default  the part without a choice
+    use      the purpose, for messages: "tune"
     """
 
     option: str
@@ -71,6 +72,7 @@ class PartGroup:
     points: str
     ours: Mapping[str, str]
     default: str
+    use: str = "tune"
 
 
 COST_MODELS: Final = PartGroup(
@@ -110,7 +112,21 @@ SPACES: Final = PartGroup(
     {"rules": "ansorpy.tuner.plugged:RuleSpace"},
     "rules",
 )
-GROUPS: Final = (COST_MODELS, SEARCHES, SPACES, MEASURERS)
+# A store serves commands and Python. A service keeps records with its jobs (ADR-0168).
+STORES: Final = PartGroup(
+    "store",
+    "record store",
+    "ansorpy.stores",
+    {
+        "database": "ansorpy.server.commands.common:database_store",
+        "file": "ansorpy.records:default_store",
+        "memory": "ansorpy.records:MemoryStore",
+    },
+    "database",
+    "keep records",
+)
+GROUPS: Final = (COST_MODELS, SEARCHES, SPACES, MEASURERS)  # chosen by a request
+LISTED: Final = (*GROUPS, STORES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +160,11 @@ class Plugin:
         """Import the factory and call it.
 
         Raises:
-            PluginError: the import or the call raised.
+            PluginError: the import or the call of a part of another package raised.
         """
         module, _, attribute = self.place.partition(":")
+        if self.is_ours:
+            return self._found(module, attribute)(*arguments)
         factory: Callable[..., Any] = guarded(self, "its import", self._found, module, attribute)
         return guarded(self, "its factory", factory, *arguments)
 
@@ -199,8 +217,8 @@ def guarded(plugin: Plugin, stage: str, function: Callable[..., Any], *arguments
 def failed(plugin: Plugin, stage: str, why: str) -> PluginError:
     """Return the error of a plug-in whose stage `why`: "raised KeyError: 3"."""
     return PluginError(
-        f"cannot tune with {plugin} because {stage} {why}; expected a plug-in without errors, or"
-        f" {plugin.group.option} {plugin.group.default}"
+        f"cannot {plugin.group.use} with {plugin} because {stage} {why}; expected a plug-in without"
+        f" errors, or {plugin.group.option} {plugin.group.default}"
     )
 
 
@@ -237,14 +255,14 @@ def chosen(group: PartGroup, name: str) -> Plugin:
     if not found:
         known = ", ".join(dict.fromkeys(one.name for one in every))
         raise SpecError(
-            f"cannot tune with {group.option} {name!r} because no {group.kind} of this name is"
-            f" installed; expected {known}"
+            f"cannot {group.use} with {group.option} {name!r} because no {group.kind} of this"
+            f" name is installed; expected {known}"
         )
     if len(found) > 1:
         packages = " and ".join(one.package for one in found)
         raise SpecError(
-            f"cannot tune with {group.option} {name!r} because {packages} offer this name; expected"
-            " a name of one package"
+            f"cannot {group.use} with {group.option} {name!r} because {packages} offer this name;"
+            " expected a name of one package"
         )
     return found[0]
 

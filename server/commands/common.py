@@ -14,6 +14,7 @@ from ansorpy.errors import AnsorError, PluginError, RuleError, SpecError
 from ansorpy.server.settings import ServiceSettings
 
 if TYPE_CHECKING:
+    from ansorpy.server.db.records import SqlStore
     from ansorpy.te.dag import Dag
 
 WRONG_INPUT: Final = 2
@@ -59,6 +60,19 @@ def read_settings() -> ServiceSettings:
         first = error.errors(include_input=False)[0]
         name = "_".join(map(str, first["loc"])).upper()
         raise SpecError(f"cannot use ANSORPY_{name}: {first['msg']}") from error
+
+
+def database_store() -> "SqlStore":
+    """Return the records of the local tenant in the database of the settings.
+
+    Raises:
+        SpecError: the database cannot be opened.
+    """
+    from ansorpy.server.db.records import SqlStore
+    from ansorpy.server.db.upgrade import local_tenant
+
+    engine = database(read_settings())
+    return SqlStore(engine, local_tenant(engine))
 
 
 def database(settings: ServiceSettings) -> Any:

@@ -12,7 +12,6 @@ import typer
 from ansorpy.errors import RecordError, SpecError
 from ansorpy.server.commands.common import (
     WRONG_INPUT,
-    database,
     opened,
     pairs,
     read_file,
@@ -22,8 +21,7 @@ from ansorpy.server.commands.common import (
 from ansorpy.server.commands.remote import service
 
 if TYPE_CHECKING:
-    from ansorpy.records import Record
-    from ansorpy.server.db.records import SqlStore
+    from ansorpy.records import Record, RecordStore
     from ansorpy.te.dag import Dag
 
 app = typer.Typer(help="Export and import records.", no_args_is_help=True)
@@ -211,16 +209,17 @@ def _local() -> Iterator[str]:
 
 
 @contextmanager
-def _store() -> "Iterator[SqlStore]":
-    """Open the records of the database."""
+def _store() -> "Iterator[RecordStore]":
+    """Open the records of the database, or of the store that ANSORPY_STORE names."""
     from ansorpy.server.db.records import SqlStore
-    from ansorpy.server.db.upgrade import local_tenant
+    from ansorpy.tuner.stores import store_of
 
-    engine = database(read_settings())
+    store = store_of(read_settings().store)
     try:
-        yield SqlStore(engine, local_tenant(engine))
+        yield store
     finally:
-        engine.dispose()
+        if isinstance(store, SqlStore):
+            store.engine.dispose()
 
 
 def _remote(job: str | None) -> Iterator[str]:

@@ -12,7 +12,6 @@ from ansorpy.errors import RunError
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
-    database,
     numbers,
     read_settings,
     shapes_of,
@@ -39,16 +38,20 @@ def tune_model(
     bind: list[str] | None,
     shape: list[str] | None,
     out: Path,
+    store: str,
     as_json: bool,
 ) -> None:
     """Tune a model and write its bundle; after an interrupt, tell if there is a bundle.
+
+    Args:
+        store: name of the store of records; "" for that of the settings.
 
     Raises:
         SpecError: the request is wrong.
     """
     written: list[Path] = []
     try:
-        result = _tuned(file, options, target, bind, shape, out, written.append)
+        result = _tuned(file, options, target, bind, shape, out, store, written.append)
     except KeyboardInterrupt:
         kept = f"{written[-1]} is the best bundle so far" if written else "no bundle was written"
         typer.echo(f"ansorpy: interrupted: {kept}", err=True)
@@ -67,6 +70,7 @@ def _tuned(
     bind: list[str] | None,
     shape: list[str] | None,
     out: Path,
+    store: str,
     on_bundle: Callable[[Path], None],
 ) -> "ModelResult":
     """Return the result of the tuning of a model; call `on_bundle` with each written bundle."""
@@ -74,17 +78,15 @@ def _tuned(
     from ansorpy.model.compile import compiled
     from ansorpy.model.events import BundleWritten, ModelEvent
     from ansorpy.model.progress import model_reporter
-    from ansorpy.server.db.records import SqlStore
-    from ansorpy.server.db.upgrade import local_tenant
     from ansorpy.tuner.experience import Experience
     from ansorpy.tuner.interrupts import follow
     from ansorpy.tuner.rules import find_rules
+    from ansorpy.tuner.stores import store_of
 
     request = request_of(options, Path(file), target, out, numbers(bind), shapes_of(shape))
     settings = read_settings()
     rules = find_rules(target.kind, options.allow, options.without, settings.rules_dir)
-    engine = database(settings)
-    store = SqlStore(engine, local_tenant(engine))
+    kept = store_of(store or settings.store)
     with model_reporter(sys.stderr) as report:
 
         def tell(event: ModelEvent) -> None:
@@ -93,7 +95,7 @@ def _tuned(
             report(event)
 
         experience = Experience(settings.data_dir / "experience")
-        return follow(compiled(request, store, experience, rules=rules), tell)
+        return follow(compiled(request, kept, experience, rules=rules), tell)
 
 
 def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str:

@@ -89,7 +89,9 @@ class RuleSets(Wire):
 class PluginReply(Wire):
     """A part of a tuning that a job may choose."""
 
-    option: str = Field(description="The field of a job that chooses it.")
+    option: str = Field(
+        description="The field of a job that chooses it; `store`: of commands only."
+    )
     kind: str = Field(description="The kind in words: cost model, space generator, rule set ...")
     name: str
     package: str = Field(description="The package that offers it, with its version.")

@@ -3,7 +3,7 @@
 from importlib.metadata import entry_points
 
 from ansorpy.server.schemas.service import PluginReply, Plugins
-from ansorpy.tuner.plugins import GROUPS, OURS, package_of, plugins
+from ansorpy.tuner.plugins import LISTED, OURS, package_of, plugins
 from ansorpy.tuner.rules import GROUP
 
 
@@ -20,7 +20,7 @@ def plugin_list() -> Plugins:
             package=one.package,
             default=one.name == group.default,
         )
-        for group in GROUPS
+        for group in LISTED
         for one in plugins(group)
     ]
     words = {

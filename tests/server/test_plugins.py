@@ -47,6 +47,10 @@ def test_the_service_lists_the_parts_of_a_job(running: Service, install: Install
         ("measurer", "auto", "ansorpy", True),
         ("measurer", "estimates", "ansorpy", False),
         ("measurer", "code-size", "example_parts 1.0", False),
+        ("store", "database", "ansorpy", True),
+        ("store", "file", "ansorpy", False),
+        ("store", "memory", "ansorpy", False),
+        ("store", "shared-folder", "example_parts 1.0", False),
     ]
     assert [one for one in whole if one not in found] == [
         ("allow", word, "ansorpy", False)
@@ -155,3 +159,29 @@ def test_a_command_names_a_part_that_raises(install: Install, tmp_path: Path) ->
         "ansorpy: cannot tune with cost model mine of raising_part 1.0 because its import raised"
         " ZeroDivisionError: division by zero"
     ) in called.stderr
+
+
+def test_a_job_chooses_no_store(running: Service) -> None:
+    reply = running.client.post("/v1/jobs", json={"text": MM, "store": "memory"})
+    assert reply.status_code == 422
+    assert reply.json()["errors"][0]["place"] == "?"  # an unknown field of the body
+
+
+@pytest.mark.slow
+def test_commands_keep_records_in_the_store_that_they_name(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_example(install)
+    (tmp_path / "mm.te").write_text(MM)
+    env = {
+        "ANSORPY_DATA_DIR": str(tmp_path / "data"),
+        "EXAMPLE_PARTS_RECORDS": str(tmp_path / "shared"),
+    }
+    arguments = ["tune", str(tmp_path / "mm.te"), "--trials", "2", "--store", "shared-folder"]
+    called = CliRunner(env=env).invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert called.exit_code == 0, called.stderr
+    assert not (tmp_path / "data" / "ansorpy.db").exists(), "no database is opened"
+    shared = CliRunner(env={**env, "ANSORPY_STORE": "shared-folder"})
+    lines = shared.invoke(app, ["records", "export"]).stdout.splitlines()
+    assert len(lines) == 3, "two trials and the race"
+    assert CliRunner(env=env).invoke(app, ["records", "export"]).stdout == ""

@@ -1,9 +1,14 @@
 """MetaSchedule: rules, modes and components of the user's own."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from ansorpy.server.cli import app
 from tests.server.service import MM
-from tests.systems.stage import Stage, left
+from tests.systems.stage import Stage
+from tests.tuner.test_plugins import install_example, installer
 
 
 def test_a_rule_file_in_the_folder_is_listed_and_enabled_by_a_job(stage: Stage) -> None:
@@ -26,6 +31,24 @@ def test_three_modes_at_one_endpoint_give_verified_kernels(stage: Stage) -> None
         assert manifest["best_so_far"] is False
 
 
-@left("entry points for the space generator, the measuring back end and the store")
-def test_every_component_is_replaced_by_an_entry_point() -> None:
-    """A user replaces the space generator, the measuring back end or the store by name."""
+def test_every_component_is_replaced_by_an_entry_point(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user sees a part of a package for each component, and names them in a job or a command."""
+    install_example(installer(tmp_path / "site", monkeypatch))
+    found = stage.client.get("/v1/plugins").json()["plugins"]
+    theirs = {one["option"]: one["name"] for one in found if one["package"] == "example_parts 1.0"}
+    assert theirs == {
+        "cost_model": "neighbours",
+        "search": "annealing",
+        "space": "few-steps",
+        "measurer": "code-size",
+        "store": "shared-folder",
+    }
+    parts = {option: name for option, name in theirs.items() if option != "store"}
+    job = stage.client.post("/v1/jobs", json={"text": MM, **parts}).json()
+    assert {option: job[option] for option in parts} == parts
+    monkeypatch.setenv("EXAMPLE_PARTS_RECORDS", str(tmp_path / "records"))
+    monkeypatch.setenv("ANSORPY_STORE", theirs["store"])
+    told = CliRunner().invoke(app, ["records", "export"])
+    assert (told.exit_code, told.stdout, told.stderr) == (0, "", "0 records\n")

@@ -1,1 +1,2 @@
-"""Parts of a tuning: cost model, search strategy, space generator, measuring back end."""
+"""Parts of a tuning: cost model, search strategy, space generator, measuring back
+end, store."""
