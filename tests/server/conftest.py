@@ -52,14 +52,16 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Cluster | No
 @pytest.fixture(params=BOTH)
 def url(
     request: pytest.FixtureRequest, tmp_path: Path, template: Callable[[Cluster | None], str]
-) -> str:
-    """Return the URL of a database with current tables."""
+) -> Iterator[str]:
+    """The URL of a database with current tables."""
     if request.param == "postgres":
         running: Cluster = request.getfixturevalue("postgres")
-        return running.new_database(template(running))
+        with running.lent(template(running)) as copy:
+            yield copy
+        return
     place = tmp_path / "ansorpy.db"
     copyfile(template(None).removeprefix("sqlite:///"), place)
-    return f"sqlite:///{place}"
+    yield f"sqlite:///{place}"
 
 
 @pytest.fixture
