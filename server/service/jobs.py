@@ -147,7 +147,8 @@ class JobService:
         except SpecError as error:
             budget = request.budget
             keys = (*request.weights, *budget.network_targets_s, *budget.task_targets_s)
-            parts = [getattr(request, group.option) for group in GROUPS]
+            chosen = [(getattr(request, group.option), group.default) for group in GROUPS]
+            parts = [name for name, default in chosen if name != default]
             words = (*request.allow, *request.without, *budget.tasks, *parts)
             names = (*request.bind, *request.shapes, *keys, *words)
             sent = request.dags or ([] if request.graph is None else [request.graph])
