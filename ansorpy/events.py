@@ -64,11 +64,12 @@ class Plugged:
 class Derived:
     """The opened part of a task's search space: promising plans first, later all plans.
 
-    `loops` is the loop nest of a schedule that the user wrote, as text.
+    `sketches` is None if the candidates are those of a schedule or a template of the user. `loops`
+    is the loop nest of a schedule that the user wrote, as text.
     """
 
     task: str
-    sketches: int
+    sketches: int | None
     plans: int
     seconds: float  # duration of derivation and lowering
     loops: str = ""

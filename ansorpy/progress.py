@@ -265,10 +265,8 @@ def as_line(event: Event) -> str:
             names = ", ".join(tasks)
             equal = "".join(f"; {twin} equals {task}" for twin, task in twins.items())
             return f"tuning {names}: {trials} trials, {sum(known)} records known{equal}"
-        case Derived(task=task, loops=loops) if loops:
-            return f"{task}: the schedule makes these loops\n{loops.rstrip()}"
-        case Derived(task=task, sketches=sketches, plans=plans):
-            return f"{task}: {sketches} sketches, {plans} plans"
+        case Derived():
+            return _of_space(event)
         case Seeded(task=task, programs=programs, reasons=reasons):
             started = f"{task}: {programs} programs of other records are measured first"
             return "; ".join((started, *reasons))
@@ -290,6 +288,14 @@ def as_line(event: Event) -> str:
             | Finished()
         ):
             return _of_delivery(event)
+
+
+def _of_space(event: Derived) -> str:
+    if event.loops:
+        return f"{event.task}: the schedule makes these loops\n{event.loops.rstrip()}"
+    if event.sketches is None:
+        return f"{event.task}: the template makes the candidates"
+    return f"{event.task}: {event.sketches} sketches, {event.plans} plans"
 
 
 def _of_check(event: Preflight | Emulating) -> str:

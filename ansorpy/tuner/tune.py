@@ -159,8 +159,9 @@ def open_plans(context: Context, task: Task, limit: int = ALL_PLANS) -> Derived:
     if not task.sketches:
         task.derive(context.setup.rules)
     task.lower(limit)
-    loops = "" if task.space is None else task.space.loops
-    return Derived(task.name, len(task.sketches), len(task.plans), lap(), loops)
+    if task.space is not None:
+        return Derived(task.name, None, len(task.plans), lap(), task.space.loops)
+    return Derived(task.name, len(task.sketches), len(task.plans), lap())
 
 
 def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Event, None, Stopped]:

@@ -1,7 +1,8 @@
 """Events of a job, as numbered rows from which a stream can resume.
 
     state      {"state", "reason"}
-    derived    {"task", "sketches", "plans", "seconds"}: first for the promising plans, then for all
+    derived    {"task", "sketches", "plans", "seconds"}: first for the promising plans, then for
+               all; no "sketches" of a schedule or a template
     baseline   {"task", "baseline_s", "naive_s", "numpy_s", "numpy_note", "seconds"}: before the
                first trial; the final race measures them again
     preflight  {"task", "by", "need_bytes", "free_bytes", "seconds"}: a kernel is right

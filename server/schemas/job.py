@@ -133,7 +133,9 @@ class TaskReply(Wire):
     name: str
     weight: float
     trials: int = 0
-    sketches: int | None = None
+    sketches: int | None = Field(
+        default=None, description="Null for a schedule and a template, and until they are derived."
+    )
     best_s: float | None = Field(
         default=None,
         description="Measured time: of the newest kernel or the fastest trial so far, then of the"

@@ -144,7 +144,7 @@ class JobJournal:
             before = progress.get(event.task, {})
             if before.get("plans", 0) >= event.plans:
                 return
-            facts = {"sketches": event.sketches, "plans": event.plans}
+            facts = space_of(event)
             progress[event.task] = {"trials": 0, **before, **facts}
             row.progress = _json(progress)
             touch(row, now_s)
@@ -286,6 +286,12 @@ def _replace_best(
         best_s = {task: progress.get(task, {}).get("best_s") for task in weights}
         if None not in best_s.values():  # each task has its first answer
             row.best_s = sum(weight * best_s[task] for task, weight in weights.items())
+
+
+def space_of(event: Derived) -> Mapping[str, int]:
+    """Return the numbers of a search space; that of a schedule or template has no sketches."""
+    counts = {"sketches": event.sketches, "plans": event.plans}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:

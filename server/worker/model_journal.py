@@ -26,7 +26,7 @@ from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import MAX_MODEL_TASKS, Submission
 from ansorpy.server.service.limits import RequestLimits, check_dags
 from ansorpy.server.worker.bundles import store_bundle
-from ansorpy.server.worker.journal import note_round, wire_of
+from ansorpy.server.worker.journal import note_round, space_of, wire_of
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.te.analysis import flop_count
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
@@ -116,15 +116,15 @@ class ModelJournal(SqlStore):
                 check_dags(event.dags, self._limits)
                 self._leased.write(lambda tx, row, now_s: self._divide(tx, row, event, now_s))
             case Derived():
-                facts = {"sketches": event.sketches, "plans": event.plans}
+                facts = space_of(event)
                 self._leased.write(lambda tx, row, now_s: _know(row, event.task, facts, now_s))
             case FirstAnswer():
                 self._leased.write(lambda tx, row, now_s: self._answer(tx, row, event, now_s))
             case ModelEstimate():
                 self._leased.write(lambda tx, row, now_s: self._estimate(tx, row, event, now_s))
             case TaskDone(result=result):
-                facts = {"ended": True}
-                self._leased.write(lambda tx, row, now_s: _know(row, result.name, facts, now_s))
+                ended = {"ended": True}
+                self._leased.write(lambda tx, row, now_s: _know(row, result.name, ended, now_s))
             case BundleWritten():
                 store_bundle(self._leased, event, lambda: self.spent_s)
             case ModelResult():

@@ -123,6 +123,7 @@ def test_a_job_of_a_template_tries_its_knobs(
         journal.take(event)
     done = running.client.get(f"/v1/jobs/{job['id']}").json()
     assert (done["state"], done["trials"]) == ("succeeded", 8)
+    assert done["tasks"][0]["sketches"] is None, "rules derive nothing for a template"
     other = running.client.post("/v1/jobs", json={**sent, "tuner": "random"}).json()
     assert other["how"] == "created"
 
