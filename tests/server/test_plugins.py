@@ -9,10 +9,17 @@ from sqlalchemy import Engine
 from typer.testing import CliRunner
 
 from ansorpy.server.cli import app
+from ansorpy.tuner.plugins import MEASURERS, SEARCHES, SPACES
 from ansorpy.tuner.rules import registered
 from tests.server.service import MM, Service, service
 from tests.server.test_rule_files import ran
-from tests.tuner.test_plugins import PROPOSES, Install, install_example, installer
+from tests.tuner.test_plugins import (
+    PROPOSES,
+    TIMES,
+    Install,
+    install_example,
+    installer,
+)
 
 
 @pytest.fixture
@@ -126,24 +133,25 @@ def test_a_name_is_never_a_path_or_code(running: Service, name: str) -> None:
     assert reply.json()["detail"].startswith("cannot take search because")
 
 
-@pytest.mark.parametrize(
-    ("code", "why"),
-    [
-        ("1 / 0", "its import raised ZeroDivisionError: division by zero"),
-        (PROPOSES + "raise SystemExit(3)", "propose raised SystemExit: 3"),
-    ],
+RAISING = (
+    (SPACES, "1 / 0", "its import raised ZeroDivisionError: division by zero"),
+    (SEARCHES, PROPOSES + "raise SystemExit(3)", "propose raised SystemExit: 3"),
+    (MEASURERS, TIMES + "raise OSError('board off')", "measure raised OSError: board off"),
 )
+
+
 def test_a_part_that_raises_fails_its_job_and_no_other(
-    running: Service, engine: Engine, install: Install, tmp_path: Path, code: str, why: str
+    running: Service, engine: Engine, install: Install, tmp_path: Path
 ) -> None:
-    name = f"raising_{len(code)}"
-    install(name, f"[ansorpy.searches]\nraising = {name}:Mine\n", code)
-    job = ran(running, engine, tmp_path, search="raising", budget={"trials": 4})
-    assert (job["state"], job["reason"]) == (
-        "failed",
-        f"cannot tune with search strategy raising of {name} 1.0 because {why}; expected a plug-in"
-        " without errors, or search evolution",
-    )
+    for group, code, why in RAISING:
+        name = f"raising_{group.option}"
+        install(name, f"[{group.points}]\nraising = {name}:Mine\n", code)
+        job = ran(running, engine, tmp_path, **{group.option: "raising"}, budget={"trials": 4})
+        assert (job["state"], job["reason"]) == (
+            "failed",
+            f"cannot tune with {group.kind} raising of {name} 1.0 because {why}; expected a plug-in"
+            f" without errors, or {group.option} {group.default}",
+        )
     after = ran(running, engine, tmp_path, budget={"trials": 4})
     assert after["state"] == "succeeded", after
 
