@@ -13,8 +13,11 @@ from tempfile import mkdtemp
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from sqlalchemy import CursorResult, NullPool, Row, create_engine, make_url
 
+# A test of parts that no database changes, and whose tuning takes seconds.
+ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 USER = "postgres"  # PostgreSQL refuses to run as root; Debian's package creates this user
 
 

@@ -18,6 +18,7 @@ from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.description import describe
 from ansorpy.server.worker.tuner_main import load_engine, run_job
 from ansorpy.target import GPU_NAMES
+from tests.server.databases import ON_SQLITE
 from tests.server.service import MM, Service, service
 
 TARGET = "cuda:sm_90"
@@ -34,6 +35,7 @@ def tuned(running: Service, engine: Engine, folder: Path, job_id: str) -> Mappin
     return job
 
 
+@ON_SQLITE
 def test_a_job_for_a_gpu_ends_with_a_zip_and_shows_no_time(
     url: str, engine: Engine, tmp_path: Path
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_worker_with_a_gpu_tells_it_and_takes_plain_cuda() -> None:
         assert _machine(WorkerRow(target=one.target, facts=one.facts)).has("cuda") == has
 
 
+@ON_SQLITE
 def test_a_job_for_a_gpu_waits_for_a_worker_that_estimates(url: str) -> None:
     with service(url) as running:
         body = {"text": MM, "target": TARGET}

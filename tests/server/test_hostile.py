@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.server.databases import ON_SQLITE
 from tests.server.hostile import BODIES, BOMBS, CANARY
 from tests.server.process import process
 from tests.server.service import Service, service
@@ -80,6 +81,7 @@ def sqlite_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_the_memory_of_the_service_does_not_grow(url: str) -> None:
     with process(url, ANSORPY_TUNE_RATE="1000000/minute") as live:
 

@@ -18,7 +18,7 @@ from ansorpy.server.jobs.lease import NO_LIMIT
 from ansorpy.server.jobs.reuse import newest_reusable
 from ansorpy.server.jobs.submission import Submission
 from benchmarks.queue import MM, fill
-from tests.server.databases import Cluster
+from tests.server.databases import ON_SQLITE, Cluster
 from tests.server.test_lease import add_tenant, claim, submit
 
 QUEUED, RUNNING, TENANTS = 2000, 60, 10
@@ -81,7 +81,7 @@ def explained(engine: Engine, query: Select[Any], how: str) -> list[Any]:
         return [row[-1] for row in connection.exec_driver_sql(f"{how} {sql}")]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_sqlite_answers_from_the_indexes(full: Engine) -> None:
     plan = explained(full, next_job(("", "t"), 8, NO_LIMIT), "EXPLAIN QUERY PLAN")
     head = "USING COVERING INDEX ix_jobs_queue (state=? AND target=? AND tenant_id=?)"
@@ -116,7 +116,7 @@ def steps(engine: Engine, action: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_sqlite_takes_equal_steps_for_long_and_short_queues(url: str) -> None:
     engine = open_database(url)
     fill(engine, 100, RUNNING, TENANTS)

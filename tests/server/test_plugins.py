@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from ansorpy.server.cli import app
 from ansorpy.tuner.plugins import MEASURERS, SEARCHES, SPACES
 from ansorpy.tuner.rules import registered
+from tests.server.databases import ON_SQLITE
 from tests.server.service import MM, Service, service
 from tests.server.test_rule_files import ran
 from tests.tuner.test_plugins import (
@@ -38,6 +39,7 @@ def listed(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, bool
     return [(one["option"], one["name"], one["package"], one["default"]) for one in found]
 
 
+@ON_SQLITE
 def test_the_service_lists_the_parts_of_a_job(running: Service, install: Install) -> None:
     install_example(install)
     whole = listed(running.client.get("/v1/plugins").json()["plugins"])
@@ -69,6 +71,7 @@ def test_the_service_lists_the_parts_of_a_job(running: Service, install: Install
     ]
 
 
+@ON_SQLITE
 def test_a_job_uses_the_parts_that_it_names(
     running: Service, engine: Engine, install: Install, tmp_path: Path
 ) -> None:
@@ -102,6 +105,7 @@ def test_a_job_uses_the_parts_that_it_names(
         ("measurer", "measuring back end", "auto, estimates"),
     ],
 )
+@ON_SQLITE
 def test_an_unknown_name_is_a_422_with_the_known_ones(
     running: Service, field: str, kind: str, known: str
 ) -> None:
@@ -114,6 +118,7 @@ def test_an_unknown_name_is_a_422_with_the_known_ones(
     assert reply.json()["errors"][0]["place"] == field
 
 
+@ON_SQLITE
 def test_a_measuring_back_end_that_does_not_fit_the_target_is_a_422(
     running: Service, install: Install
 ) -> None:
@@ -127,6 +132,7 @@ def test_a_measuring_back_end_that_does_not_fit_the_target_is_a_422(
 
 
 @pytest.mark.parametrize("name", ["os:system", "../parts", "a.b", "", "x" * 41, "a\n"])
+@ON_SQLITE
 def test_a_name_is_never_a_path_or_code(running: Service, name: str) -> None:
     reply = running.client.post("/v1/jobs", json={"text": MM, "search": name})
     assert reply.status_code == 422
@@ -140,6 +146,7 @@ RAISING = (
 )
 
 
+@ON_SQLITE
 def test_a_part_that_raises_fails_its_job_and_no_other(
     running: Service, engine: Engine, install: Install, tmp_path: Path
 ) -> None:

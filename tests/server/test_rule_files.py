@@ -12,6 +12,7 @@ from ansorpy.server.cli import app
 from ansorpy.server.doctor import machine
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.tuner_main import load_engine, run_job
+from tests.server.databases import ON_SQLITE
 from tests.server.service import MM, Service, service
 from tests.tuner.test_rule_files import GOOD, RAISES, written
 
@@ -45,6 +46,7 @@ def ran(running: Service, engine: Engine, folder: Path, **body: Any) -> Mapping[
     return job
 
 
+@ON_SQLITE
 def test_a_job_uses_a_rule_file_by_name(running: Service, engine: Engine, tmp_path: Path) -> None:
     job = ran(running, engine, tmp_path, allow=["mine"], budget={"trials": 4})
     assert job["state"] == "succeeded", job
@@ -55,6 +57,7 @@ def test_a_job_uses_a_rule_file_by_name(running: Service, engine: Engine, tmp_pa
     assert told["sketches"] == 5, "two more than without the rule"
 
 
+@ON_SQLITE
 def test_a_rule_that_raises_fails_its_job_with_its_stage(
     running: Service, engine: Engine, tmp_path: Path
 ) -> None:
@@ -70,6 +73,7 @@ def test_a_rule_that_raises_fails_its_job_with_its_stage(
     assert "because rule Raises raised ZeroDivisionError" in page
 
 
+@ON_SQLITE
 def test_rules_of_a_folder_are_listed_beside_ours(running: Service) -> None:
     sets = {one["kind"]: one for one in running.client.get("/v1/rules").json()["sets"]}
     assert {"cpu", "cpu+winograd2", "cpu+mine", "cpu+raises", "cuda"} <= set(sets)
@@ -78,6 +82,7 @@ def test_rules_of_a_folder_are_listed_beside_ours(running: Service) -> None:
 
 
 @pytest.mark.parametrize("word", ["../mine", "mine.py", "/etc/passwd", "import os", "", "a" * 41])
+@ON_SQLITE
 def test_a_request_names_rules_and_never_a_path_or_code(running: Service, word: str) -> None:
     reply = running.client.post("/v1/jobs", json={"text": MM, "allow": [word]})
     assert reply.status_code == 422
@@ -93,6 +98,7 @@ def test_a_request_names_rules_and_never_a_path_or_code(running: Service, word: 
          " division by zero; expected a Python file that defines rules"),
     ],
 )  # fmt: skip
+@ON_SQLITE
 def test_a_name_without_usable_rules_is_a_422(running: Service, word: str, detail: str) -> None:
     reply = running.client.post("/v1/jobs", json={"text": MM, "allow": [word]})
     assert (reply.status_code, reply.json()["detail"]) == (422, detail)
