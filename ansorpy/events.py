@@ -336,8 +336,10 @@ class TaskResult:
 
     `best_s` is None if no candidate survived, and if trials are `estimated`; `baseline_s` is the
     faster of the untuned kernel and NumPy, measured in the same interleaved run as `best_s`. `rate`
-    is None without a race, and if it exceeds the peak of the machine. `library` is the delivered
-    library if the task was not raced, to be linked with others.
+    is None without a race, and if it exceeds the peak of the machine. `compile_s` is the time to
+    import `kernel.py` and to compile it at its first call, on the tuning machine, or to make the
+    library without `kernel.py`; it is a part of no latency. `library` is the delivered library if
+    the task was not raced, to be linked with others.
     """
 
     name: str
@@ -361,6 +363,7 @@ class TaskResult:
     forecast: Forecast | None = None
     from_store: bool = False
     rate: Rate | None = None
+    compile_s: float | None = None  # None: not known, as of a kernel for a GPU
     estimated: bool = False  # trials were estimates (ADR-0143): no time, no race, no rate
     estimate: Estimated | None = None  # estimate of the delivered kernel, if not timed
     same_as: str = ""  # the equal task that was tuned; trials, time and failures are counted there

@@ -136,6 +136,7 @@ def rows_of(result: TaskResult) -> dict[str, str]:
         "suspects": "; ".join(map(str, result.suspects)) or "-",
         "runner-up": str(result.contrast or "-"),
         "outlook": str(result.forecast or "-"),
+        "compiled": _compiled(result),
         "kernel": "-" if result.kernel is None else str(result.kernel),
     }
 
@@ -171,6 +172,14 @@ def _speedup(result: TaskResult) -> str:
         told.append(f"your {first.name} won: keep it")
     told += [f"NumPy left out: {result.numpy_note}"] if result.numpy_note else []
     return ", ".join(told) or "-"
+
+
+def _compiled(result: TaskResult) -> str:
+    """Return the time of compilation, and its place, which is in no latency."""
+    if result.compile_s is None:
+        return "-"
+    when = "when its library was made" if result.library else "at the first call of kernel.py"
+    return f"{duration(result.compile_s)}, {when}; in no time above"
 
 
 def _own(one: RacedOwn, best_s: float | None) -> list[str]:

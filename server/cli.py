@@ -385,6 +385,7 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                 "numpy_s": result.numpy_s,
                 "numpy_note": result.numpy_note,
                 "winner": result.winner,
+                "compile_s": result.compile_s,
                 "own": [asdict(one) for one in result.own],
                 "trials": result.trials,
                 "seconds": result.seconds,

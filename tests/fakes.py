@@ -22,6 +22,8 @@ from ansorpy.te.dag import Dag
 from ansorpy.tuner.pools import Pools
 from tests.measure.in_process import in_process, loops
 
+COMPILE_S = 0.75  # time to compile every delivered kernel
+
 
 def cost_s(program: Program) -> float:
     """Return a time that depends on the loops only: 1 to 2 ms."""
@@ -112,8 +114,8 @@ class FakePool:
         self.called = files
         return DeliveredCall(CallJob("kernel.py", ""), None)
 
-    def end_call(self, calling: DeliveredCall) -> Failed | None:
-        return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
+    def end_call(self, calling: DeliveredCall) -> Failed | float:
+        return Failed("wrong", "C[0] is 1, not 2") if self.fails else COMPILE_S
 
     def export(self, *exports: Export, first_only: bool = False) -> Exported | Failed:
         return Failed("build", "a fake pool has no libraries")

@@ -54,6 +54,13 @@ def test_a_faster_baseline_is_named(naive_s: float, numpy_s: float | None, who: 
     assert f"the baseline won: {who}" in summary([beaten])
 
 
+def test_the_time_of_compilation_is_told_apart_from_the_latency() -> None:
+    line = "  compiled  750 ms, at the first call of kernel.py; in no time above\n"
+    told = summary([replace(WON, compile_s=0.75)])
+    assert line in told
+    assert told.replace(line, "") == summary([WON])
+
+
 def test_a_numpy_baseline_that_failed_is_named_with_its_reason() -> None:
     noted = replace(WON, numpy_s=None, numpy_note="in the NumPy baseline: MemoryError: 9 GB")
     told = "50.00x the untuned kernel (50 ms), NumPy left out: in the NumPy baseline: MemoryError"

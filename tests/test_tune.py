@@ -40,7 +40,7 @@ from ansorpy.tuner.request import Request, read_dags
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.tune import run
-from tests.fakes import FakePool, cost_s, fake_pools
+from tests.fakes import COMPILE_S, FakePool, cost_s, fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 RELU = "def relu(float(64) A) -> (B) { B(i) = fmax(A(i), 0) }"
@@ -254,6 +254,19 @@ def test_a_failed_numpy_baseline_is_named_in_result_record_and_manifest(tmp_path
     again = only(events(store=store, out=tmp_path, trials=8))
     assert again.from_store
     assert again.numpy_note == result.numpy_note
+
+
+def test_the_time_of_compilation_is_kept_with_the_race_and_in_no_latency(tmp_path: Path) -> None:
+    store = MemoryStore()
+    result = only(events(store=store, out=tmp_path, trials=8))
+    (raced,) = [one for one in store.all(result.key) if one.race is not None]
+    assert (result.compile_s, raced.compile_s) == (COMPILE_S, COMPILE_S)
+    assert raced.race is not None
+    assert COMPILE_S not in (*raced.race.tuned_s, *raced.race.naive_s, *raced.race.numpy_s)
+    assert result.kernel is not None
+    assert unbox(result.kernel.read_bytes(), "zip").manifest["compile_s"] == COMPILE_S
+    again = only(events(store=store, out=tmp_path, trials=8))
+    assert (again.from_store, again.compile_s) == (True, COMPILE_S)
 
 
 def test_without_a_survivor_the_result_has_the_reasons_and_no_kernel(tmp_path: Path) -> None:

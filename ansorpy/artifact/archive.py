@@ -220,6 +220,7 @@ def about(
         "rules": record.rules,
         "plan": json.loads(record.plan),
         "row": list(record.row),
+        "compile_s": record.compile_s,
         "inputs": [
             {
                 "name": node.name,

@@ -233,8 +233,11 @@ class MeasurePool:
         with self._intact():
             return delivered_call.begin_call(self.slot, files, meaning)
 
-    def end_call(self, call: DeliveredCall) -> Failed | None:
-        """Return the failure of a call; None if results, dtypes and shapes are right."""
+    def end_call(self, call: DeliveredCall) -> Failed | float:
+        """Return the seconds of a call with import and compilation, or its failure.
+
+        Results, dtypes and shapes are checked.
+        """
         with self._intact():
             return delivered_call.end_call(self.slot, call)
 

@@ -200,6 +200,14 @@ class Record:
         """The fastest sample in seconds, as measured; None after a failure."""
         return self.outcome.best_s if isinstance(self.outcome, Measured) else None
 
+    @property
+    def compile_s(self) -> float | None:
+        """Seconds in which the kernel was compiled, a part of no latency; None if not known.
+
+        Of a race, those of import and first call of the delivered `kernel.py`.
+        """
+        return (self.outcome.build_s or None) if isinstance(self.outcome, Measured) else None
+
 
 def encode(record: Record) -> str:
     """Return the canonical JSON of a record, one line, keys sorted."""

@@ -117,9 +117,9 @@ def recorded(
     files = kernel_files(task.dag, entry.kernel, entry.schedule, result, task.target)
     calling = pool.begin_call(files, entry.kernel.meaning)
     library, digest, native_s = exported(task, pool, entry)
-    wrong = pool.end_call(calling)
-    if wrong is not None:
-        return wrong
+    compile_s = pool.end_call(calling)
+    if isinstance(compile_s, Failed):
+        return compile_s
     result = replace(
         result,
         native_sha256=digest,
@@ -127,7 +127,7 @@ def recorded(
         native_note=library if isinstance(library, str) else "",
     )
     source = sha256(entry.kernel.source.encode()).hexdigest()
-    record = record_of(task, entry, result, source, now_s)
+    record = record_of(task, entry, result, source, now_s, compile_s)
     return RaceResult(record, entry, library)
 
 
@@ -230,6 +230,7 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         from_store=from_store,
         rate=rate,
         candidate=(record.plan, record.row) if outcome.delivered == "tuned" else None,
+        compile_s=record.compile_s,
     )
 
 

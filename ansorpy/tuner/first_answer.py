@@ -55,6 +55,7 @@ class First:
     best_s: float
     library: Library
     cases: tuple[str, ...]  # the library passed them
+    compile_s: float | None = None
 
     def event(self, task: Task, seconds: float) -> FirstAnswer:
         """Return the event of the answer, `seconds` after the tuning began."""
@@ -78,6 +79,7 @@ class First:
             failures=dict(task.failures),
             examples=dict(task.examples),
             rate=Rate(task.flop / self.best_s, effective=True) if task.flop else None,
+            compile_s=self.compile_s,
             library=self.library,
             candidate=(task.texts[self.candidate.plan], self.candidate.row),
         )
@@ -161,7 +163,8 @@ def deliver_library(
                     out, dag, library, record, task.target, cases, became, best_so_far
                 )
                 paths.append(path)
-            return First(candidate, paths[0], done.outcome.best_s, done.library, cases)
+            best_s, library, compile_s = done.outcome.best_s, done.library, record.compile_s
+            return First(candidate, paths[0], best_s, library, cases, compile_s)
     return None
 
 

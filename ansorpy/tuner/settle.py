@@ -114,12 +114,15 @@ def race_of(task: Task, entry: Entrant, ranking: Ranking, test: Test, request: s
     )
 
 
-def record_of(task: Task, entry: Entrant, race: Race, digest: str, now_s: float) -> Record:
+def record_of(
+    task: Task, entry: Entrant, race: Race, digest: str, now_s: float, compile_s: float = 0.0
+) -> Record:
     """Return the record of a race that delivers `entry`.
 
     Args:
         digest: sha256 of the delivered source in hex.
         now_s: Unix time in seconds.
+        compile_s: seconds in which `entry` was compiled as it is delivered; 0.0: not known.
     """
     return Record(
         key=task.key,
@@ -127,7 +130,7 @@ def record_of(task: Task, entry: Entrant, race: Race, digest: str, now_s: float)
         rules=task.rules,
         plan=entry.plan,
         row=entry.row,
-        outcome=Measured(race.delivered_s),
+        outcome=Measured(race.delivered_s, build_s=compile_s),
         source_sha256=digest,
         versions=versions(),
         created_s=now_s,

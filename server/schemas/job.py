@@ -149,6 +149,11 @@ class TaskReply(Wire):
     naive_s: float | None = None
     numpy_s: float | None = None
     numpy_note: str = Field(default="", description="Reason why NumPy is not part of the race.")
+    compile_s: float | None = Field(
+        default=None,
+        description="Time of the compilation of the delivered kernel.py at its first call, or of"
+        " a library without it; a part of no other time. Null if not known, as for a GPU.",
+    )
     same_as: str = Field(
         default="", description="The equal task that is tuned for both and counts the trials."
     )

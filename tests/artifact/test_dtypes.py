@@ -89,14 +89,14 @@ def test_float16_arrays_go_in_and_come_out(half: Path) -> None:
         kernel(a.view(np.uint16), b)
 
 
-def called(pool: MeasurePool, files: Mapping[str, bytes]) -> Failed | None:
+def called(pool: MeasurePool, files: Mapping[str, bytes]) -> Failed | float:
     return pool.end_call(pool.begin_call(files))
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_a_kernel_file_is_called_in_a_measuring_process(cores: int, half: Path) -> None:
     with MeasurePool(parse(HALF)[0], local_target(cores)) as pool:
-        assert called(pool, unbox(half.read_bytes(), "half").files) is None
+        assert isinstance(called(pool, unbox(half.read_bytes(), "half").files), float)
 
 
 @pytest.mark.parametrize("aside", [False, True])
@@ -115,12 +115,12 @@ def test_a_kernel_file_that_cannot_be_called_is_refused(aside: bool, half: Path)
         bits = called(pool, edited(run, b"run = lambda *a: RUNNER.run(*a).view(np.uint16)\n"))
         twice = called(pool, edited(run, b"run = lambda *a: RUNNER.run(*a) * np.float16(2)\n"))
         ends = called(pool, edited(run, b"import os\nos._exit(3)\n"))
-        assert called(pool, files) is None
-    assert raises is not None
+        assert isinstance(called(pool, files), float)
+    assert isinstance(raises, Failed)
     assert raises.message == "in a call of kernel.py: NotImplementedError: float16"
-    assert bits is not None
+    assert isinstance(bits, Failed)
     assert bits.message == "kernel.py, random inputs: C is uint16[16, 8], expected float16[16, 8]"
-    assert twice is not None
+    assert isinstance(twice, Failed)
     assert (twice.kind, "elements of C are wrong" in twice.message) == ("wrong", True)
-    assert ends is not None
+    assert isinstance(ends, Failed)
     assert "exit code 3" in ends.message

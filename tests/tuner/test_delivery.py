@@ -126,10 +126,10 @@ def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad:
     called: list[bytes] = []
 
     class Pool(FakePool):
-        def end_call(self, calling: DeliveredCall) -> Failed | None:
+        def end_call(self, calling: DeliveredCall) -> Failed | float:
             called.append(self.called["kernel.py"])
             broken = len(called) <= bad
-            return Failed("crash", "NotImplementedError: float16") if broken else None
+            return Failed("crash", "NotImplementedError: float16") if broken else 0.5
 
     result = tuned(tmp_path, Pool)
     races = bad // FINALISTS + 1  # each but the last ends with the untuned kernel
@@ -143,7 +143,7 @@ def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad:
 
 def test_no_kernel_is_delivered_if_every_kernel_file_fails_its_call(tmp_path: Path) -> None:
     class Pool(FakePool):
-        def end_call(self, calling: DeliveredCall) -> Failed | None:
+        def end_call(self, calling: DeliveredCall) -> Failed | float:
             return Failed("crash", "NotImplementedError: float16")
 
     result = tuned(tmp_path, Pool)

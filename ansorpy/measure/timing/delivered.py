@@ -1,6 +1,7 @@
 """One call of a delivered file in a measuring process, as its user calls it."""
 
 import importlib.util
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,18 +28,24 @@ class CallJob:
     folder: str
 
 
-def call(job: CallJob) -> Failed | None:
-    """Return the failure of one call of `run`; None if its results are right.
+def call(job: CallJob) -> Failed | float:
+    """Return the seconds until `run` has returned once; the failure if its results are wrong.
+
+    They are the import of the file and the compilation: a call takes as long as its latency.
 
     Run it in a fresh process: numba starts threads, and imported modules stay.
     """
     watch(f"a call of {KERNEL_FILE}")
     case = workplace(job.folder).cases[0]
+    begin_s = time.perf_counter()
     module = imported(Path(job.file))
     found = module.run(*(np.array(case.inputs[name]) for name in module.INPUTS))
+    seconds = time.perf_counter() - begin_s
     results = found if isinstance(found, tuple) else (found,)
     wrong = unequal(case, module.OUTPUTS, results)
-    return None if wrong is None else Failed("wrong", f"{KERNEL_FILE}, {case.name} inputs: {wrong}")
+    if wrong is not None:
+        return Failed("wrong", f"{KERNEL_FILE}, {case.name} inputs: {wrong}")
+    return seconds
 
 
 def imported(path: Path) -> ModuleType:

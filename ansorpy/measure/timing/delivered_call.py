@@ -42,8 +42,8 @@ def sealed_files(slot: LocalSlot, files: Mapping[str, bytes]) -> Path:
     return place
 
 
-def end_call(slot: LocalSlot, call: DeliveredCall) -> Failed | None:
-    """Return the failure of a call; None if its results are right.
+def end_call(slot: LocalSlot, call: DeliveredCall) -> Failed | float:
+    """Return the seconds of import, compilation and call; the failure if results are wrong.
 
     Without a core for it the call is made now, in a fresh process on the cores of the slot.
     """
@@ -53,6 +53,6 @@ def end_call(slot: LocalSlot, call: DeliveredCall) -> Failed | None:
         with slot.reserve(), slot.workers.racers(1) as (worker,):
             fresh, timeout_s = worker is slot.workers.slot, slot.settings.source_timeout_s
             reply = worker.call(CALL, call.job, timeout_s, fresh=fresh)
-    if isinstance(reply, Returned) and reply.value is None:
-        return None
+    if isinstance(reply, Returned) and isinstance(reply.value, float):
+        return reply.value
     return failed_run(reply, 0.0)
