@@ -15,6 +15,7 @@ from ansorpy.bundle.library import model_library
 from ansorpy.bundle.memory import ModelMemory, memory_of
 from ansorpy.bundle.plan import HostedStep, KernelStep, ModelPlan, SelfTest, Step
 from ansorpy.bundle.tensor_file import TensorFile, raw, tensor_file
+from ansorpy.graph.aliases import ALIGN_BYTES
 from ansorpy.graph.graph import Array, ValueInfo, Weight
 
 
@@ -71,6 +72,7 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
             "arena_bytes": memory.arena.size_bytes,
             "arena_bound_bytes": memory.arena.bound_bytes,
             "arena_sum_bytes": memory.arena.sum_bytes,
+            "arena_align_bytes": ALIGN_BYTES,
             "scratch_bytes": memory.scratch_bytes,
         },
         "values": {

@@ -192,6 +192,7 @@ def test_equal_plans_give_equal_bytes_and_the_manifest_describes_them(
     assert facts["steps"][0]["nodes"] == ["/conv/Conv", "/conv/Relu"]
     memory = facts["memory"]
     assert memory["arena_bound_bytes"] <= memory["arena_bytes"] <= memory["arena_sum_bytes"]
+    assert (memory["arena_align_bytes"], memory["arena_bytes"] % 64) == (64, 0)
     objects = {k.library.prefix: k.library.object_sha256 for k in made.plan.kernels}
     assert {k["prefix"]: k["object_sha256"] for k in facts["kernels"]} == objects
 
