@@ -12,7 +12,7 @@ from typing import Any, Final
 from ansorpy.bundle.container import write_bundle
 from ansorpy.bundle.weightless import without_weights
 from ansorpy.errors import RunError, SpecError
-from ansorpy.events import Finished, FirstAnswer, Improved, Stopped, TaskResult
+from ansorpy.events import Finished, FirstAnswer, Forecast, Improved, Stopped, TaskResult
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.groups import Partition
 from ansorpy.graph.partition import partition
@@ -33,6 +33,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.forecast import forecast_of_sum
 from ansorpy.tuner.options import check_whole
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
@@ -82,7 +83,8 @@ class ModelRequest:
 class ModelResult:
     """A written bundle, and the parts that it consists of.
 
-    `hosted` has the operators of the nodes that NumPy computes.
+    `hosted` has the operators of the nodes that NumPy computes. `forecast` is None without a
+    search.
     `model_s` is the sum of the kernels' best times. `error` and `bound` are shares of the largest
     element of the reference.
     """
@@ -98,6 +100,7 @@ class ModelResult:
     trials: int
     seconds: float
     stopped: Stopped
+    forecast: Forecast | None = None
 
     def __str__(self) -> str:
         """Return a summary for people."""
@@ -108,6 +111,7 @@ class ModelResult:
             f" {counted(self.trials, 'trial')}, {self.seconds:.0f} s"
             f" ({self.stopped}); error {self.error:.1e} of the largest element, at most"
             f" {self.bound:.1e} from {self.reference}"
+            f"{'' if self.forecast is None else f'; {self.forecast}'}"
         )
 
 
@@ -155,6 +159,17 @@ class Compilation:
         for result in event.results:
             self._keep(result)
         return event
+
+    def outlook(self, ended: Finished) -> Forecast | None:
+        """Return the forecast of the time of the model from those of the tasks of a search."""
+        whole = self.estimate()
+        return forecast_of_sum(
+            [
+                (whole.weights.get(one.name, 0.0) * self.best_s[one.name] / whole.model_s, forecast)
+                for one in ended.results
+                if (forecast := one.forecast) is not None and one.name in self.best_s
+            ]
+        )
 
     def _improves(self, event: FirstAnswer | Improved) -> bool:
         before_s = self.best_s.get(event.task)
@@ -268,7 +283,7 @@ def compiled(
         work.tasks = tasks = tasks.chosen(measured_s)
         told = work.written()
         yield told
-        stopped = ended.stopped
+        stopped, outlook = ended.stopped, None
         second = None if stopped == "interrupted" else search_request(work, store, rules)
         if second is not None:
             searching = tune(second, Path(folder), experience)
@@ -277,7 +292,7 @@ def compiled(
                 ended = yield from work.follow(searching)
                 told = work.written()
                 yield told
-                stopped = ended.stopped
+                stopped, outlook = ended.stopped, work.outlook(ended)
     return ModelResult(
         bundle=told.bundle,
         model_s=told.model_s,
@@ -290,6 +305,7 @@ def compiled(
         trials=work.trials,
         seconds=clock() - begin_s,
         stopped=stopped,
+        forecast=outlook,
     )
 
 

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from ansorpy.events import Derived, FirstAnswer, RoundDone, Started, Stopping
+from ansorpy.events import FirstAnswer, Preflight, RoundDone, Started, Stopping
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
-from ansorpy.progress import Painter, bar, is_painted
+from ansorpy.progress import Painter, as_line, bar, is_painted
 from ansorpy.units import clock, counted, duration
 
 GAIN: Final = 0.01  # share of the estimate by which it falls before a plain line tells so
@@ -69,8 +69,8 @@ class ModelTally:
                 self.phase = "ending" if self.asked else "opening the search"
                 self.written = True
                 return as_text(event)
-            case Derived() | FirstAnswer():
-                pass
+            case Preflight():
+                return as_line(event)
             case Stopping():
                 self.phase = "stopping"
                 if not self.written:

@@ -53,6 +53,31 @@ def forecast_of(task: Task, jobs: Sequence[Sequence[Doubling]]) -> Forecast | No
     return Forecast(count, median(gains), upper, held_out_error(jobs), len(jobs))
 
 
+def forecast_of_sum(parts: Sequence[tuple[float, Forecast]]) -> Forecast | None:
+    """Return the forecast of a sum of times, such as that of a model; None without parts.
+
+    Gain and error are sums over the parts: the error is that of parts which all err in one
+    direction, so that it is too large rather than too small.
+
+    Args:
+        parts: the share of each part in the sum, and its forecast. The rest of the sum stays.
+    """
+    if not parts:
+        return None
+    return Forecast(
+        sum(one.trials for _, one in parts),
+        _summed([(share, one.gain) for share, one in parts]),
+        None,
+        _summed([(share, one.error) for share, one in parts]),
+        max(one.jobs for _, one in parts),
+    )
+
+
+def _summed(parts: Sequence[tuple[float, float | None]]) -> float | None:
+    known = [share * value for share, value in parts if value is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
 def so_far(times_s: Curve) -> npt.NDArray[np.float64]:
     """Return the best time after every trial in seconds, shape (n,), infinite before the first."""
     return np.minimum.accumulate(np.array([*times_s], np.float64)) if times_s else np.zeros(0)

@@ -7,6 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from ansorpy.model.options import model_definitions
 from ansorpy.server.schemas.base import DIGEST_PATTERN, Digest, Whole, Wire
+from ansorpy.server.schemas.explain import ForecastReply
 from ansorpy.server.schemas.model import Bindings
 from ansorpy.server.schemas.options import BudgetFields, OptionFields
 from ansorpy.target import MAX_NAME
@@ -243,6 +244,9 @@ class ModelProgress(Wire):
     )
     history: list[EstimateReply] = Field(
         default_factory=list, description="Estimates in order; of many, some are left out."
+    )
+    forecast: ForecastReply | None = Field(
+        default=None, description="Of the estimated latency, once the search has ended."
     )
     tasks: list[ModelTaskProgress] = Field(default_factory=list)
     bundle: BundleReply | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from sqlalchemy import Engine
 
 from ansorpy.errors import RuleError, SpecError
-from ansorpy.events import Contrast, Forecast, ScorePart, Suspect
+from ansorpy.events import Contrast, ScorePart, Suspect
 from ansorpy.gpus import Gpu
 from ansorpy.measure.outcome import FailureKind
 from ansorpy.server.db.engine import reading
@@ -26,6 +26,7 @@ from ansorpy.server.schemas.explain import (
     SuspectReply,
     VisitReply,
 )
+from ansorpy.server.service.serializers import forecast_reply
 from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.target import Target
 from ansorpy.tuner.plugins import SPACES
@@ -170,8 +171,7 @@ def contrast_of(results: str, task: str) -> ContrastReply | None:
 
 def forecast_of(results: str, task: str) -> ForecastReply | None:
     """Return the forecast in the results of a job, None if the task has none."""
-    stored = _of_result(results, task, "forecast")
-    return None if stored is None else ForecastReply(**stored, text=str(Forecast(**stored)))
+    return forecast_reply(_of_result(results, task, "forecast"))
 
 
 def _of_result(results: str, task: str, name: str) -> Mapping[str, Any] | None:

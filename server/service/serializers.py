@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
+from ansorpy.events import Forecast
 from ansorpy.server.db.models import BundleRow, JobRow, KernelRow
 from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.schemas.explain import ForecastReply
 from ansorpy.server.schemas.job import (
     Budget,
     BundleReply,
@@ -168,11 +170,17 @@ def model_reply(
             EstimateReply(seconds=seconds, trials=trials, latency_s=latency_s)
             for seconds, trials, latency_s in told["history"]
         ],
+        forecast=forecast_reply(told.get("forecast")),
         tasks=model_tasks(facts, known, row.state),
         bundle=None
         if bundle is None
         else BundleReply(**{name: getattr(bundle, name) for name in BundleReply.model_fields}),
     )
+
+
+def forecast_reply(stored: Mapping[str, Any] | None) -> ForecastReply | None:
+    """Return the reply for a stored forecast, None without one."""
+    return None if stored is None else ForecastReply(**stored, text=str(Forecast(**stored)))
 
 
 def model_tasks(

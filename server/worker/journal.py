@@ -130,7 +130,7 @@ class JobJournal:
             case BaselineTimed():
                 self.baseline(event)
             case Preflight():
-                self.preflight(event)
+                self._leased.write(lambda tx, row, now_s: note_preflight(tx, row, event, now_s))
             case Finished():
                 self.finish(event)
             case _:  # the engine stores rounds in the journal itself
@@ -170,15 +170,6 @@ class JobJournal:
                 add_event(tx, row, "baseline", body, now_s)
 
         self._leased.write(store)
-
-    def preflight(self, event: Preflight) -> None:
-        """Store the proof that the machine builds and checks kernels, as an event."""
-        body = {name: value for name, value in asdict(event).items() if name != "seconds"}
-        self._leased.write(
-            lambda tx, row, now_s: add_event(
-                tx, row, "preflight", {**body, "seconds": row.seconds_done}, now_s
-            )
-        )
 
     def deliver(self, event: FirstAnswer | Delivered) -> None:
         """Store the best kernel so far of a task."""
@@ -314,6 +305,11 @@ def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
         "quality": dict(done.quality), "spent": asdict(done.spent), "latency_s": row.best_s,
     }  # fmt: skip
     add_event(tx, row, "round", body, now_s)
+
+
+def note_preflight(tx: Session, row: JobRow, event: Preflight, now_s: float) -> None:
+    """Store the proof that the machine builds and checks kernels, as an event."""
+    add_event(tx, row, "preflight", {**asdict(event), "seconds": row.seconds_done}, now_s)
 
 
 def wire_of(result: TaskResult) -> Mapping[str, Any]:

@@ -7,13 +7,13 @@ records of its tenant, and searches the tasks that lack trials.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
-from ansorpy.events import Derived, FirstAnswer, RoundDone, TaskDone
+from ansorpy.events import Derived, FirstAnswer, Preflight, RoundDone, TaskDone
 from ansorpy.measure.outcome import Failed
 from ansorpy.model.compile import ModelResult
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
@@ -26,7 +26,7 @@ from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import MAX_MODEL_TASKS, Submission
 from ansorpy.server.service.limits import RequestLimits, check_dags
 from ansorpy.server.worker.bundles import store_bundle
-from ansorpy.server.worker.journal import note_round, space_of, wire_of
+from ansorpy.server.worker.journal import note_preflight, note_round, space_of, wire_of
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.te.analysis import flop_count
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
@@ -118,6 +118,8 @@ class ModelJournal(SqlStore):
             case Derived():
                 facts = space_of(event)
                 self._leased.write(lambda tx, row, now_s: _know(row, event.task, facts, now_s))
+            case Preflight():
+                self._leased.write(lambda tx, row, now_s: note_preflight(tx, row, event, now_s))
             case FirstAnswer():
                 self._leased.write(lambda tx, row, now_s: self._answer(tx, row, event, now_s))
             case ModelEstimate():
@@ -189,6 +191,9 @@ class ModelJournal(SqlStore):
             count = {"trials": facts.get("trials", 0), "failures": facts.get("failures", {})}
             results.append({**wire_of(result), **count})
         row.best_s, row.seconds_done = end.model_s, self.spent_s
+        if end.forecast is not None:
+            told = {"forecast": asdict(end.forecast)}
+            row.model_facts = _json({**json.loads(row.model_facts), **told})
         newest = select(BundleRow.seq).where(BundleRow.job_id == row.id)
         newest = newest.order_by(BundleRow.seq.desc()).limit(1)
         last = BundleRow.seq == newest.scalar_subquery()

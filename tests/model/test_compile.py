@@ -9,7 +9,7 @@ import pytest
 
 from ansorpy.bundle.load import load_model
 from ansorpy.errors import RunError
-from ansorpy.events import FirstAnswer, RoundDone
+from ansorpy.events import FirstAnswer, Preflight, RoundDone
 from ansorpy.graph import Graph
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array
@@ -87,6 +87,7 @@ def test_a_model_becomes_a_bundle_and_a_later_tuning_starts_from_its_records(
     store, out = MemoryStore(), tmp_path / "small.zip"
     events, result = play(compiled(request(out, trials=8), store))
     assert isinstance(events[0], Divided)
+    assert sum(isinstance(one, Preflight) for one in events) == 1, "before the search"
     assert events[0].parts == len(tasks_of(partition(small_model())).parts)
     estimates = [one for one in events if isinstance(one, ModelEstimate)]
     assert estimates[-1].answered == estimates[-1].tasks == events[0].tasks

@@ -3,7 +3,7 @@
 import io
 from pathlib import Path
 
-from ansorpy.events import FirstAnswer, RoundDone, Started, Stopping, TimeSpent
+from ansorpy.events import FirstAnswer, Preflight, RoundDone, Started, Stopping, TimeSpent
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate
 from ansorpy.model.progress import ModelTally, model_reporter
 
@@ -25,6 +25,7 @@ def test_a_plain_stream_gets_a_line_per_step() -> None:
             answer("t1_gemm"),
             ModelEstimate(3e-3, 2, 2),
             WRITTEN,
+            Preflight("t0_conv", "the first answer", 0.0, 1 << 20, 1 << 30),
             ModelEstimate(2.999e-3, 2, 2),
             ModelEstimate(2e-3, 2, 2),
         ):
@@ -36,6 +37,8 @@ def test_a_plain_stream_gets_a_line_per_step() -> None:
         "model: about 3 ms per call",
         "m.zip written after 12.0 s: kernels take 2 ms per call; error 1.0e-07 of the largest"
         " element (bound 2.0e-05, the interpreter of graphs)",
+        "preflight: the first answer of t0_conv was built and is right; a check takes up to 1 MiB"
+        " of memory, 1 GiB are free",
         "model: about 2 ms per call",
     ]
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from ansorpy.events import Derived, FirstAnswer, RoundDone, TaskDone, TaskResult, TimeSpent
+from ansorpy.events import (
+    Derived,
+    FirstAnswer,
+    Forecast,
+    Preflight,
+    RoundDone,
+    Suspect,
+    TaskDone,
+    TaskResult,
+    TimeSpent,
+)
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.model.compile import ModelResult
@@ -35,6 +45,8 @@ DAGS = parse(
 )
 DIVIDED = Divided(5, 4, {"views": 1}, 3, 2, 0.1, {"t0_conv": 2.0, "t1_gemm": 1.0}, ("TopK",), DAGS)
 AFTER = Checkpoint(1.0, {}, {}, {}, {})
+SUSPECT = Suspect("wrong", "A packed", 5, 5, 6, 64, 1e-6)
+FORECAST = Forecast(32, 0.02, None, 0.01, 12)
 BUNDLE = b"PK" + bytes(range(256)) * 40_000  # three chunks
 
 
@@ -65,7 +77,8 @@ def trials(first: int, failed: int = 0) -> list[Record]:
 
 def played(journal: ModelJournal, first: int, best_s: float) -> RoundDone:
     """Store a round of two trials, one of them failed."""
-    done = RoundDone("t0_conv", 1, 2, best_s, {"wrong": 1}, {}, TimeSpent())
+    suspects = (SUSPECT,)
+    done = RoundDone("t0_conv", 1, 2, best_s, {"wrong": 1}, {}, TimeSpent(), suspects=suspects)
     journal.append_round(done, trials(first, failed=1), AFTER)
     return done
 
@@ -95,13 +108,14 @@ def tune(submission: Submission, journal: ModelJournal, out: Path) -> Iterator[A
     """Act as the engine: first answers, a round, a better bundle."""
     assert submission.model is not None
     yield from answered(out)
+    yield Preflight("t0_conv", "a first answer", 0.0, 1 << 20, 1 << 30)
     yield played(journal, 0, 5e-4)
     yield ModelEstimate(2e-3, 2, 2, {"t0_conv": 2.0, "t1_gemm": 1.0})
     yield TaskDone(result("t0_conv", 5e-4))
     yield written(out, BUNDLE + b"!", 2e-3)
     tasks = (result("t0_conv", 5e-4), result("t1_gemm", 1e-3))
     yield ModelResult(
-        out / "model.zip", 2e-3, 1e-7, 2e-5, "r", 3, tasks, ("TopK",), 2, 1.0, "trials"
+        out / "model.zip", 2e-3, 1e-7, 2e-5, "r", 3, tasks, ("TopK",), 2, 1.0, "trials", FORECAST
     )
 
 
@@ -224,9 +238,21 @@ def test_a_model_is_tuned_and_stored(running: Service, digest: str, tmp_path: Pa
     stream = running.client.get(f"/v1/jobs/{job_id}/events?format=jsonl").text
     assert [json.loads(line)["kind"] for line in stream.splitlines()] == [
         "state", "state", "divided", "answered", "estimate", "answered", "estimate", "bundle",
-        "improved", "round", "estimate", "bundle", "finished", "state",
+        "preflight", "improved", "round", "estimate", "bundle", "finished", "state",
     ]  # fmt: skip
     assert ask(running, digest).json()["how"] == "answered"
+
+
+def test_a_job_of_a_model_tells_its_forecast_and_the_suspects_of_its_tasks(
+    running: Service, digest: str, tmp_path: Path
+) -> None:
+    job_id = ask(running, digest).json()["id"]
+    work(running, tmp_path)
+    model = running.client.get(f"/v1/jobs/{job_id}").json()["model"]
+    assert model["forecast"] == {**asdict(FORECAST), "text": str(FORECAST)}
+    page = running.client.get(f"/jobs/{job_id}").text
+    assert str(FORECAST) in page
+    assert f"t0_conv: {SUSPECT}" in page
 
 
 @pytest.mark.parametrize(("tasks", "state"), [(512, "succeeded"), (513, "failed")])

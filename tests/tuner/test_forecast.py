@@ -17,7 +17,7 @@ from ansorpy.rules import CPU
 from ansorpy.server.service.explain import forecast_of as stored_forecast
 from ansorpy.server.worker.journal import wire_of
 from ansorpy.target import Target
-from ansorpy.tuner.forecast import FIRST, doublings, held_out_error, similar
+from ansorpy.tuner.forecast import FIRST, doublings, forecast_of_sum, held_out_error, similar
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
@@ -66,6 +66,14 @@ def test_a_forecast_tells_its_error_and_the_jobs_behind_it() -> None:
     assert str(Forecast(64, None, None, None, 0)) == (
         "64 more trials: no estimate of their gain, because there are no past jobs"
     )
+
+
+def test_the_forecast_of_a_sum_weighs_its_parts() -> None:
+    parts = [(0.5, Forecast(64, 0.04, 0.1, 0.02, 12)), (0.25, Forecast(32, 0.08, 0.2, 0.04, 12))]
+    assert forecast_of_sum(parts) == Forecast(96, 0.04, None, 0.02, 12)
+    unknown = (0.25, Forecast(32, None, None, None, 0))
+    assert forecast_of_sum([parts[0], unknown]) == Forecast(96, None, None, None, 12)
+    assert forecast_of_sum([]) is None
 
 
 def test_a_tuning_ends_with_a_forecast_from_the_jobs_before_it(tmp_path: Path) -> None:
