@@ -114,7 +114,7 @@ class Cluster:
         if os.getuid() == 0:
             shutil.chown(self.folder, USER)
         self.data = self.folder / "data"
-        self._contents: dict[str, Contents] = {}  # of each template
+        self._contents: dict[str, Contents] = {}  # by name of template
         self._free: dict[str, list[str]] = {}  # copies of each template that no test uses
         self._run("initdb", "-D", str(self.data), "-U", USER, "-A", "trust", "-E", "UTF8")
         self.start()
