@@ -10,7 +10,7 @@ from typing import Final
 from ansorpy import codegen
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -76,8 +76,14 @@ class SharedPool(MeasurePool):
     depend on the search that requested it first.
     """
 
-    def __init__(self, dag: Dag, target: Target, cache: TrialCache) -> None:
-        super().__init__(dag, target)
+    def __init__(
+        self,
+        dag: Dag,
+        target: Target,
+        cache: TrialCache,
+        shared: SharedProcesses | None = None,
+    ) -> None:
+        super().__init__(dag, target, shared=shared)
         self.cache = cache
         self.asked = 0
 
