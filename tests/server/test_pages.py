@@ -313,7 +313,7 @@ def test_over_https_the_cookie_is_bound_to_the_host(url: str, engine: Engine) ->
 def test_signing_in_is_counted(url: str, engine: Engine) -> None:
     with transaction(engine) as tx:
         keys.create(tx, "local", ("read",), now(tx))
-    with service(url, denied_rate="3/minute") as running:
+    with service(url, denied_rate="3/day") as running:
         statuses = [running.client.post("/login", data={"key": "x"}).status_code for _ in range(5)]
         assert statuses == [401, 401, 401, 429, 429]
 
