@@ -5,15 +5,12 @@ interpreted and compared with the float64 reference; on a CPU it is also compile
 guard pages, in the measuring processes. The first counterexample ends the check.
 """
 
-import signal
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -32,15 +29,16 @@ from ansorpy.plan.flatten import flattened
 from ansorpy.plan.lower import lower
 from ansorpy.population import sample
 from ansorpy.replay import UNFIT
-from ansorpy.sketch import SUCCESSORS, Derivation, derive
-from ansorpy.state.rule import Cursor, Rule, name_of
+from ansorpy.sketch import Derivation, derive
+from ansorpy.state.rule import Rule, name_of
 from ansorpy.state.state import State
-from ansorpy.state.text import history, replay, steps_to_json
+from ansorpy.state.text import history
 from ansorpy.target import Target
-from ansorpy.te.analysis import Answer, flop_count
+from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.topi.suites import LIBRARY, SUITE_SMALL
+from ansorpy.tuner.rule_watch import Endless, Violation, watched
 
 RULE_S: Final = 10.0  # time limit of one call of a rule; ours take milliseconds
 PLANS: Final = 2  # plans of a sketch that are run, each with one row of random sizes
@@ -106,22 +104,6 @@ class CheckedOperator:
     compiled: int  # programs that also ran as machine code
     uses: tuple[RuleWork, ...]  # one per rule that applied
     counts: tuple[int, int | None] | None = None  # sketches on a fixed target, if it was asked
-
-
-class _Violation(Exception):  # noqa: N818 - a finding, not an error of ours
-    """A rule broke its contract; `state` is the state that it made, if it made one."""
-
-    def __init__(self, why: str, state: State | None = None) -> None:
-        super().__init__(why)
-        self.state = state
-
-
-class _Endless(BaseException):
-    """A call of a rule takes too long; no `except Exception` of the rule may catch it."""
-
-    def __init__(self, rule: str, at: Cursor, why: str) -> None:
-        super().__init__(why)
-        self.rule, self.at = rule, at
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +191,7 @@ def check_operator(
         rule_s: seconds that one call of a rule may take.
     """
     made: list[Counter[str]] = [Counter(), Counter()]
-    small, large = (tuple(_watched(rule, rule_s, states) for rule in mine) for states in made)
+    small, large = (tuple(watched(rule, rule_s, states) for rule in mine) for states in made)
     dag = operator.small
     try:
         before, after, derivation = _derived(small, base, dag, target)
@@ -254,14 +236,14 @@ def shape_of(dag: Dag) -> str:
 
 
 def _derived(
-    watched: tuple[Rule, ...], base: tuple[Rule, ...], dag: Dag, target: Target
+    rules: tuple[Rule, ...], base: tuple[Rule, ...], dag: Dag, target: Target
 ) -> tuple[int, int, Derivation]:
     """Return the counts of sketches without and with the watched rules, and the derivation."""
     before = len(derive(dag, target, base).sketches) if base else 0
-    names = ", ".join(map(name_of, watched))
+    names = ", ".join(map(name_of, rules))
     try:
-        found = derive(dag, target, (*watched, *base))
-    except _Endless as late:
+        found = derive(dag, target, (*rules, *base))
+    except Endless as late:
         raise _Refuted(late.rule, late.at.name, str(late.at.state), str(late)) from None
     except RuleError as error:
         raise _refuted(error, names, dag, target) from error
@@ -271,7 +253,7 @@ def _derived(
     for number, sketch in enumerate(found.sketches):
         for other in kept.setdefault(str(sketch), []):
             if found.sketches[other].stages == sketch.stages:
-                path = _paths(found, set(map(name_of, watched)))[number]
+                path = _paths(found, set(map(name_of, rules)))[number]
                 rule, stage = path[-1] if path else (names, "")
                 why = f"sketches {other} and {number} are equal"
                 count = f"the count is {len(found.sketches)}, without the rule {before}"
@@ -283,7 +265,7 @@ def _derived(
 def _refuted(error: RuleError, names: str, dag: Dag, target: Target) -> _Refuted:
     """Return the finding in a failed derivation, with its effect on results if there is one."""
     cause = error.__cause__
-    if not isinstance(cause, _Violation):
+    if not isinstance(cause, Violation):
         if error.rule not in names.split(", "):  # one of the set behind
             return _Refuted(names, error.stage, error.state, f"a later rule fails: {error}")
         return _Refuted(error.rule, error.stage, error.state, str(error))
@@ -395,106 +377,3 @@ def _told(state: State) -> str:
     """Return a loop nest, and the steps that made it."""
     steps = history(state)
     return f"{state}\nsteps:\n{steps}" if steps else str(state)
-
-
-class _Watched(Rule):
-    """A rule under observation: of a class with the same name, one per rule."""
-
-    __slots__ = ("_limit_s", "_made", "_rule")
-
-    def __init__(self, rule: Rule, limit_s: float, made: Counter[str]) -> None:
-        self._rule, self._limit_s, self._made = rule, limit_s, made
-
-    def explain(self, at: Cursor) -> Answer:
-        with self._observed(at, "explain"):
-            first, second = self._rule.explain(at), self._rule.explain(at)
-        if first != second:
-            raise _Violation(f"explain gives two answers for one state: {first}, {second}")
-        return first
-
-    def excludes_later(self, at: Cursor) -> bool:
-        with self._observed(at, "excludes_later"):
-            return self._rule.excludes_later(at)
-
-    def rewrite(self, at: Cursor) -> Iterator[Cursor]:
-        with self._observed(at, "rewrite"):
-            made = list(islice(self._rule.rewrite(at), SUCCESSORS + 1))
-        with self._observed(at, "rewrite"):
-            again = list(islice(self._rule.rewrite(at), SUCCESSORS + 1))
-        if made != again:
-            raise _Violation("rewrite yields other successors when it is asked again")
-        if not made:
-            raise _Violation("explain holds, but rewrite yields no successor")
-        if len(made) <= SUCCESSORS:
-            for successor in made:
-                if isinstance(successor, Cursor):
-                    _check_successor(at, successor)
-        self._made[name_of(self._rule)] += len(made)
-        return iter(made)
-
-    @contextmanager
-    def _observed(self, at: Cursor, part: str) -> Iterator[None]:
-        """Bound the time of a call, and refuse a changed state afterwards."""
-        before = _printed(at.state)
-        with _limited(self._limit_s, name_of(self._rule), at, part):
-            yield
-        if _printed(at.state) != before:
-            raise _Violation(f"{part} changes the state that it is given", at.state)
-
-
-def _watched(rule: Rule, limit_s: float, made: Counter[str]) -> Rule:
-    kind: Any = type(name_of(rule), (_Watched,), {"__slots__": ()})
-    watched: Rule = kind(rule, limit_s, made)
-    return watched
-
-
-def _printed(state: State) -> str:
-    return repr(state)
-
-
-def _check_successor(at: Cursor, successor: Cursor) -> None:
-    """Refuse a state that is not the result of recorded steps on the given one."""
-    state, old = successor.state, at.state
-    if successor.target != at.target:
-        raise _Violation("a successor has another target", state)
-    if state.dag != old.dag:
-        raise _Violation("a successor computes another Dag", state)
-    if state.steps[: len(old.steps)] != old.steps:
-        raise _Violation("a successor lacks steps of the state that the rule was given", state)
-    try:
-        again = replay(state.dag, steps_to_json(state))
-    except AnsorError as error:
-        raise _Violation(f"the steps of a successor cannot be replayed: {error}", state) from error
-    if again.stages != state.stages:
-        raise _Violation(f"the steps of a successor give another state: {_apart(again, state)}",
-                         state)  # fmt: skip
-
-
-def _apart(again: State, state: State) -> str:
-    """Return the first stage in which two states differ."""
-    for one, other in zip(again.stages, state.stages, strict=False):
-        if one != other:
-            one_text, other_text = (str(State(state.dag, (stage,))) for stage in (one, other))
-            if one_text == other_text:
-                return f"stage {other.name} has another body"
-            return f"{shown(one_text, 200)}, not {shown(other_text, 200)}"
-    return f"{len(again.stages)} stages, not {len(state.stages)}"
-
-
-@contextmanager
-def _limited(seconds: float, rule: str, at: Cursor, part: str) -> Iterator[None]:
-    """Raise _Endless in the block after some seconds; without effect outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def late(*_: object) -> None:
-        raise _Endless(rule, at, f"{part} does not return within {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
