@@ -12,6 +12,7 @@ may allow; they are tried before the others.
 from ansorpy.rules.add_cache_read import AddCacheRead
 from ansorpy.rules.add_cache_write import AddCacheWrite
 from ansorpy.rules.add_rfactor import AddRfactor
+from ansorpy.rules.align_rows import AlignRows
 from ansorpy.rules.allow_rounding import AllowRounding
 from ansorpy.rules.always_inline import AlwaysInline
 from ansorpy.rules.cross_thread_reduction import CrossThreadReduction
@@ -70,6 +71,7 @@ RELEASED_CUDA: tuple[Rule, ...] = (
 CUDA: tuple[Rule, ...] = (
     # A block then copies the channels of its groups only.
     SplitGroups(),
+    AlignRows(),
     KeepRow(),
     SplitReduction(),
     # The threads that share a reduction are a choice of the plan, its lane axis.
@@ -91,6 +93,7 @@ __all__ = [
     "AddCacheRead",
     "AddCacheWrite",
     "AddRfactor",
+    "AlignRows",
     "AllowRounding",
     "AlwaysInline",
     "CrossThreadReduction",

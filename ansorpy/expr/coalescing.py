@@ -18,6 +18,7 @@ from ansorpy.expr.expr import Expr
 
 SECTOR_BYTES: Final = 32  # the least part of device memory that moves
 WARP: Final = 32  # threads that make a request together
+ACCESS_BYTES: Final = 16  # the widest access of a thread
 
 IntArray = npt.NDArray[np.int64]
 

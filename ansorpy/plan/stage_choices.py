@@ -384,5 +384,7 @@ def tasks(context: SketchContext, stage: Stage) -> list[int]:
         and prod(loop.extent or 1 for loop in leading[:count]) < TASKS_PER_CORE * cores
     ):
         count += 1
+    if stage.prepares and context.target.kind == "cuda":
+        return [count]  # a copy: its blocks decide little
     every = range(len(leading), 0, -1) if context.target.kind == "cuda" else (len(leading), 1)
     return list(dict.fromkeys([count, *every]))

@@ -11,6 +11,7 @@ from ansorpy.population.factor import INNERMOST_LIMIT, divisors, factorizations
 from ansorpy.population.groups import Group, groups, value_columns
 from ansorpy.population.legal import fit, legal
 from ansorpy.population.matrices import prefer_matrices
+from ansorpy.population.powers import prefer_powers
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -84,6 +85,7 @@ def draw(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) -> I
         values = np.array(plan.sizes[i].values, np.int64)
         columns[i] = values[rng.integers(0, len(values), n)]
     if not exact:
+        prefer_powers(plan, columns, rng)
         prefer_matrices(plan, columns, rng)
     return np.ascontiguousarray(columns.T)
 

@@ -232,6 +232,7 @@ FORMS: Final = {
     "cache_write": StepForm("cache_write('SCOPE')", _plain("CHW", ".{}")),
     "rfactor": StepForm("rfactor(LOOP)", _rfactor),
     "split_groups": StepForm("split_groups()", _plain("SG")),
+    "pad_rows": StepForm("pad_rows()", _plain("ROWS")),
     "split_phases": StepForm("split_phases(STAGE)", _plain("PH")),
     "skip_padding": StepForm("skip_padding(STAGE)", _plain("PAD")),
     "winograd": StepForm("winograd(outputs=N)", _plain("WG")),

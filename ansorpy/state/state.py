@@ -82,7 +82,7 @@ class Dotted:
 class Stage:
     """One node of the (transformed) Dag with its loops, outermost first, and its location.
 
-    `prepares`: the stage lays out data for a tensorized stage, and is computed at root.
+    `prepares`: the stage lays out data for another stage, and is computed at root.
     """
 
     node: Node

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansorpy.expr.expr import Binary, Const, Expr, Var
+from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import (
     crossover,
@@ -20,6 +21,11 @@ from ansorpy.population import (
     unseen,
 )  # fmt: skip
 from ansorpy.population.factor import divisors, factorizations
+from ansorpy.population.powers import block_columns
+from ansorpy.rules import CPU, CUDA
+from ansorpy.sketch import derive
+from ansorpy.target import Target, cuda_target
+from ansorpy.topi.workloads import matmul
 from tests.features.hand import tiled_plan, toy_plan
 
 SPACES = st.builds(
@@ -177,3 +183,14 @@ def test_keys_tell_apart_permuted_and_shifted_rows() -> None:
     rng = np.random.default_rng(7)
     rows = np.unique(rng.integers(0, 40, (50_000, 6)), axis=0)
     assert len(np.unique(keys(rows))) == len(rows)
+
+
+def test_many_random_rows_of_a_block_of_threads_have_powers_of_two_only() -> None:
+    dag, gpu, cpu = matmul(1023, 1025, 1027), cuda_target("sm_90"), Target(cores=2)
+    plan = plans(derive(dag, gpu, CUDA).sketches[-1], gpu)[0]
+    rows = sample(plan, 200, np.random.default_rng(0))
+    tiles = rows[:, list(block_columns(plan))]
+    even = (tiles & (tiles - 1) == 0).all(axis=1).mean()
+    assert tiles.shape[1] == 7
+    assert 0.3 < even < 0.9
+    assert block_columns(plans(derive(dag, cpu, CPU).sketches[0], cpu)[0]) == ()

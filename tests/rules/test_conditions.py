@@ -8,6 +8,7 @@ from ansorpy.rules import (
     AddCacheRead,
     AddCacheWrite,
     AddRfactor,
+    AlignRows,
     AllowRounding,
     AlwaysInline,
     CrossThreadReduction,
@@ -63,6 +64,11 @@ def outer_product() -> Dag:
     return dag("outer", [inp("A", 8), inp("B", 8), c])
 
 
+def square(n: int) -> Dag:
+    c = op("C", {"i": n, "j": n}, read("A", "i", "k"), read("A", "k", "j"), over={"k": n})
+    return dag("square", [inp("A", n, n), c])
+
+
 def branch_in_the_middle() -> Dag:
     middle = op("B", {"i": 8}, read("A", "i"), branch=True)
     return dag("branch", [inp("A", 8), middle, op("C", {"i": 8}, read("B", "i"))])
@@ -99,6 +105,7 @@ TILED = State.naive(MM).do(*(Split("C", axis, 3) for axis in "ijk"))
 ACROSS = State.naive(MM).do(Split("C", "k", 2), Annotate("C", "k.1", "thread"))
 CACHED = State.naive(MM).do(CacheWrite("C"))
 FACTORED = matmul(8, 8, 512)
+CACHED_ROWS = State.naive(matmul(64, 65, 66)).do(CacheWrite("C"))
 
 CASES: list[tuple[Rule, Cursor, Verdict, str]] = [
     (AlwaysInline(False), at(MM, "A"), SKIP, "A is an input"),
@@ -111,6 +118,16 @@ CASES: list[tuple[Rule, Cursor, Verdict, str]] = [
     # Not caught by the golden counts: the branch clause.
     (AlwaysInline(False), at(branch_in_the_middle(), "B"), SKIP, "branch"),
     (AlwaysInline(True), at(branch_in_the_middle(), "B"), ALONE, "reduces nothing"),
+    (AlignRows(), at(matmul(64, 65, 66), "C"), APPLY, "C reads rows of A, B"),
+    (AlignRows(), at(matmul(64, 64, 66), "C"), APPLY, "C reads rows of A"),
+    (AlignRows(), at(MM, "C"), SKIP, "C reads no operand along rows of 64 to 65536 elements"),
+    (AlignRows(), at(matmul(64, 62, 62), "C"), SKIP, "C reads no operand"),  # short rows
+    (AlignRows(), at(matmul(63, 65, 64), "C"), SKIP, "C reads no operand"),  # B is read 63 times
+    (AlignRows(), at(square(66), "C"), SKIP, "C reuses no producer"),
+    (AlignRows(), at(CONV3, "conv"), SKIP, "conv reads no operand"),  # a window walks over rows
+    (AlignRows(), at(SOFT, "ex"), SKIP, "cannot align rows for ex"),
+    (AlignRows(), at(TILED, "C"), SKIP, "its loops are split"),
+    (AlignRows(), at(CACHED_ROWS, "C.local"), SKIP, "it is a cache"),
     (AllowRounding("tf32"), at(MM, "A"), SKIP, "A is an input"),
     (AllowRounding("tf32"), at(MM, "C"), SKIP, "C is not a sum of one product of two reads"),
     (AllowRounding("tf32"), at(CONV3, "conv"), ALONE, "conv sums products of pad and W"),

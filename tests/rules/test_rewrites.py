@@ -9,6 +9,7 @@ from ansorpy.rules import (
     AddCacheRead,
     AddCacheWrite,
     AddRfactor,
+    AlignRows,
     AllowRounding,
     AlwaysInline,
     CrossThreadReduction,
@@ -161,6 +162,7 @@ CASES: dict[str, tuple[Rule, Cursor]] = {
         SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28, strided=7),
         at(conv2d(1, 16, 8, 8, 16, 3, Window(padding=1)), "conv"),
     ),
+    "align_rows": (AlignRows(), at(matmul(66, 70, 68), "C", CUDA)),
     "round_operands": (AllowRounding("tf32"), at(conv2d(1, 4, 8, 8, 4, 3), "conv", CUDA)),
     "winograd": (Winograd(outputs=2), at(conv2d(1, 32, 16, 16, 32, 3, Window(padding=1)), "conv")),
 }  # fmt: skip

@@ -12,7 +12,8 @@ _INSTRUCTION: Final = re.compile(
     r"/\*[0-9a-f]{4,}\*/\s+(?:@(?P<guard>!?U?P\w+)\s+)?(?P<code>[A-Z][\w.]*)(?P<operands>[^;]*);"
 )
 _JUMP: Final = re.compile(r"\(?(\.L_x_\w+)\)?")
-_MULTIPLY_ADDS: Final = ("FFMA", "HMMA", "HGMMA", "HFMA2", "IMMA", "DFMA")
+# Multiply-adds of a thread in one instruction, about: a loop of HMMA comes before its scalar tail.
+_MULTIPLY_ADDS: Final = {"FFMA": 1, "HMMA": 64, "HGMMA": 64, "HFMA2": 2, "IMMA": 64, "DFMA": 1}
 _BYTES: Final = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}
 
 
@@ -133,5 +134,5 @@ def _parsed(kernel: str, text: list[str]) -> Sass:
         # A branch to itself fills the end of every kernel; a loop has more than its branch.
         if line.label and labels.get(line.label, at) < at:
             loops.append(Counts.of(Counter(codes[labels[line.label] : at + 1])))
-    loops.sort(key=lambda loop: (-sum(loop[code] for code in _MULTIPLY_ADDS), loop.total))
+    loops.sort(key=lambda one: (-sum(n * one[c] for c, n in _MULTIPLY_ADDS.items()), one.total))
     return Sass(kernel, Counts.of(Counter(codes)), tuple(loops))

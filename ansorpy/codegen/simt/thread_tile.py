@@ -145,12 +145,16 @@ class ThreadTile(Expansion):
         near = [name for name, n in tile.dims if slopes[name] == 1 and n % wide == 0]
         if not near or (along and along not in near):
             return False
-        others = [slope for name, slope in slopes.items() if name != (along or near[0])]
-        first = self.index(access.args[1], {name: (0,) for name, _ in tile.dims})
-        if not isinstance(first, Index) or None in others:
-            return False
-        rest = (*first.terms.values(), *first.lanes, *(slope or 0 for slope in others))
-        return all(number % wide == 0 for number in rest)
+        others = [slope or 0 for name, slope in slopes.items() if name != (along or near[0])]
+        # Dims that the index divides have no slope: each of their points is looked at.
+        divided = [(name, n) for name, n in tile.dims if slopes[name] is None]
+        first = {name: (0,) for name, _ in tile.dims}
+        starts = [self.index(access.args[1], {**first, **point}) for point in points(divided)]
+        return all(number % wide == 0 for number in others) and all(
+            isinstance(start, Index)
+            and all(number % wide == 0 for number in (*start.terms.values(), *start.lanes))
+            for start in starts
+        )
 
     def reads_groups(self, name: str) -> bool:
         """Return True if all reads of a buffer run in aligned groups."""

@@ -10,11 +10,11 @@ from typing import Final
 
 from ansorpy.errors import LoweringError
 from ansorpy.expr.banks import waves
-from ansorpy.expr.coalescing import warp_places
+from ansorpy.expr.coalescing import ACCESS_BYTES, warp_places
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr, reads, variables
 from ansorpy.loopir.nodes import Alloc, Buffer, Program, Stmt, Tile
-from ansorpy.loopir.passes.vectors import ACCESS_BYTES, group_dim
+from ansorpy.loopir.passes.vectors import group_dim
 from ansorpy.loopir.passes.warp_matrices import matrix_waves, on_matrices
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.loopir.scratch import scratch_of

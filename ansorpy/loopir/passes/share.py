@@ -13,6 +13,7 @@ from math import prod
 from typing import Final
 
 from ansorpy.expr.build import ZERO, add, floordiv, mod, mul, zero
+from ansorpy.expr.coalescing import ACCESS_BYTES
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import (
     Binary,
@@ -40,7 +41,6 @@ from ansorpy.loopir.nodes import (
     Stmt,
     Store,
 )
-from ansorpy.loopir.passes.vectors import ACCESS_BYTES
 from ansorpy.loopir.rewrite import map_stmt, stmt_children, walk_stmt
 
 REPEATS: Final = 16  # elements or quads of a thread that are written out; more become a loop
@@ -248,10 +248,13 @@ def _shared(loop: For, block: _Block, ranges: Mapping[str, Interval]) -> Stmt | 
     every = {**ranges, **inside}
     (value,) = store.values
     value, guards = _unguarded(value)
-    conds = (simplify(test, every) for test in (*tests, *inside_conds, *guards))
-    left = [cond for cond in conds if cond != TRUE]
+    edges, zeros = (
+        [cond for cond in (simplify(part, every) for part in parts) if cond != TRUE]
+        for parts in (tests, (*inside_conds, *guards))
+    )
+    left = [*edges, *zeros]
     index = tuple(Var(name) for name in names)
-    wide, fast = _fastest(value, left, names, buffer, block)
+    wide, fast = _fastest(value, edges, zeros, names, buffer, block)
     order = [d for d in range(len(names)) if d != fast] + [fast]
     extents = [buffer.extents[d] // (wide if d == fast else 1) for d in order]
     digits = _digits([f"{names[d]}" for d in order], extents, block.threads)
@@ -293,12 +296,21 @@ def _unguarded(value: Expr) -> tuple[Expr, tuple[Expr, ...]]:
 
 
 def _fastest(
-    value: Expr, conds: list[Expr], names: list[str], buffer: Buffer, block: _Block
+    value: Expr,
+    edges: list[Expr],
+    zeros: list[Expr],
+    names: list[str],
+    buffer: Buffer,
+    block: _Block,
 ) -> tuple[int, int]:
     """Return the elements of one access, and the dimension along which threads are neighbours.
 
     Neighbours read adjacent elements of the operand, several each if groups are aligned and no
     condition cuts one.
+
+    Args:
+        edges: conditions of the elements that are used.
+        zeros: conditions without which an element is zero.
     """
     last = len(names) - 1
     for read in reads(value):
@@ -311,7 +323,10 @@ def _fastest(
             wide = ACCESS_BYTES // SIZE_BYTES[read.dtype]
             others = [form[0], *(n for name, n in form[1].items() if name != names[d])]
             aligned = all(n % wide == 0 for n in (*others, buffer.extents[d]))
-            whole = all(even(cond, names[d], wide) for cond in conds)
+            # Rows of whole groups have all of a group that an edge cuts: no element beyond is used.
+            rows = block.buffers[read.tensor].extents[-1] % wide == 0
+            cut = zeros if rows else (*edges, *zeros)
+            whole = all(even(cond, names[d], wide) for cond in cut)
             plain = isinstance(value, Read)
             return (wide if aligned and whole and plain else 1), d
     return 1, last

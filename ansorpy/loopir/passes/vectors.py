@@ -6,17 +6,15 @@ Tile(i < 8, j < 4, lanes t < 16): if n + j < 1000: C[i, 16 t + j] = ...
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from ansorpy.expr.build import ZERO, add, mul
+from ansorpy.expr.coalescing import ACCESS_BYTES
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr, Var, reads, substitute, variables
 from ansorpy.expr.groups import even
 from ansorpy.expr.intervals import form
 from ansorpy.expr.products import conjunction, conjuncts
 from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Program, Scope, Seq, Stmt, Tile
-
-ACCESS_BYTES: Final = 16  # the widest access of a thread
 
 Place = tuple[Buffer, tuple[Expr, ...]]
 

@@ -1,10 +1,11 @@
-"""Steps that change which terms a reduction has and along which axes; values stay the same."""
+"""Steps that change the terms, axes or operands of a reduction; values stay the same."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ansorpy.errors import StepError
 from ansorpy.rewrites.grouped_conv import find_group, grouped
+from ansorpy.rewrites.padded_rows import find_operands, with_rows
 from ansorpy.rewrites.padding import find_padding, skipped
 from ansorpy.rewrites.transposed_conv import find_walks, phased
 from ansorpy.state.state import Stage, State, whole_loops
@@ -91,6 +92,39 @@ class SkipPadding:
 
     def __str__(self) -> str:
         return f"{self.stage}.skip_padding({self.padded})"
+
+
+@dataclass(frozen=True, slots=True)
+class PadRows:
+    """Read the operands of a reduction from copies with rows of whole groups, "A_rows".
+
+    The copies come just before the stage, and are computed at root.
+    """
+
+    code: ClassVar[str] = "ROWS"
+    stage: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the copies.
+
+        Raises:
+            StepError: the stage has been changed before, or no operand has such rows.
+        """
+        stage, node = compute_of(state, self.stage, self)
+        untouched(state, stage, self)
+        found, why = find_operands(node, {each.name: each.node for each in state.stages})
+        if not found:
+            raise StepError(f"{self}: {why.why}")
+        for one in found:
+            free_name(state, one.name, self)
+        made = [Stage(one.copy, whole_loops(one.copy), prepares=True) for one in found]
+        total = with_rows(node, found)
+        made.append(Stage(total, whole_loops(total)))
+        at = state.index[self.stage]
+        return replace(state, stages=(*state.stages[:at], *made, *state.stages[at + 1 :]))
+
+    def __str__(self) -> str:
+        return f"{self.stage}.pad_rows()"
 
 
 def _pair(state: State, name: str, reader: str, step: object) -> tuple[Compute, Compute]:

@@ -18,6 +18,7 @@ from ansorpy.measure.verify.inputs import constants
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
+from ansorpy.plan.threads import THREADS
 from ansorpy.population import sample
 from ansorpy.rules import CUDA
 from ansorpy.sketch import derive
@@ -54,10 +55,14 @@ def tiled_plan(dag: Dag) -> Plan:
 
 
 def row_of(plan: Plan, **sizes: int) -> tuple[int, ...]:
-    """Return a row by sizes that are named `i_1` for `C.i.1`; others are 1."""
+    """Return a row by sizes that are named `i_1` for `C.i.1`; others are 1.
+
+    Copies of operands to padded rows have 64 threads.
+    """
     short = ["_".join(size.name.split(".")[-2:]) for size in plan.sizes]
     assert sizes.keys() <= set(short)
-    return tuple(sizes.get(name, 1) for name in short)
+    given = {THREADS: 64, **sizes}
+    return tuple(given.get(name, 1) for name in short)
 
 
 def scratch(program: Program, scope: Scope) -> dict[str, tuple[int, ...]]:

@@ -17,6 +17,7 @@ from ansorpy.codegen.simt.matrices import LOAD
 from ansorpy.codegen.simt.report import static_report
 from ansorpy.codegen.simt.source import kernel_source
 from ansorpy.codegen.simt.writer import simt_code
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.gpus import PRESETS
 from ansorpy.loopir.nodes import Program, Tile
 from ansorpy.loopir.passes.warp_matrices import instructions, on_matrices, product_of
@@ -326,14 +327,25 @@ BLOCKS: Final[dict[str, dict[str, int]]] = {
 @pytest.mark.cuda
 @needs_ptxas
 @pytest.mark.parametrize("arch", PRESETS)
-@pytest.mark.parametrize("n", [4096, 1000])
+@pytest.mark.parametrize("n", [4096, 1000, 1023])
 def test_a_block_of_128_by_256_by_32_keeps_the_tensor_cores_busy(arch: str, n: int) -> None:
     program = bound(product(n, n, n), **BLOCKS["bfloat16"])
-    (one,) = static_report(simt_code(program, GPU), cuda_target(arch)).launches
+    *_, one = static_report(simt_code(program, GPU), cuda_target(arch)).launches
     assert not one.spills
     assert one.main["HMMA"] == 64
     assert one.main.total <= 210
     assert one.main["LDSM"] == 2 + 32
+    assert one.main["BAR"] == 1
+
+
+@pytest.mark.cuda
+@needs_ptxas
+@pytest.mark.parametrize("n", [1024, 1000, 1023])
+def test_a_block_of_8_by_8_sums_of_a_thread_is_nine_tenths_multiply_adds(n: int) -> None:
+    program = bound(product(n, n, n, "float32"), i_1=2, i_2=16, i_3=4, j_1=2, j_2=16, j_3=4, k_1=16)
+    *_, one = static_report(simt_code(program, GPU), GPU).launches
+    assert not one.spills
+    assert one.main.share("FFMA") >= 0.9
     assert one.main["BAR"] == 1
 
 
@@ -369,6 +381,37 @@ def test_products_of_other_dtypes_are_drawn_as_before() -> None:
     assert matrix_steps(tiled_plan(product(512, 512, 512)))
     assert not matrix_steps(tiled_plan(product(512, 512, 512, "float16")))
     assert not matrix_steps(tiled_plan(product(512, 4, 512)))  # fewer columns than a matrix has
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "float16"])
+@pytest.mark.parametrize("sizes", [(70, 69, 77), (65, 67, 97)], ids=str)
+def test_a_product_of_padded_rows_is_right(sizes: tuple[int, int, int], dtype: str) -> None:
+    program = bound(product(*sizes, dtype), i_1=2, i_2=8, j_1=4, j_2=4, j_3=2, k_1=32)
+    assert len(program.phases) == 3
+    assert bool(products(program)) is (dtype in DTYPES)
+    assert right(product(*sizes, dtype), program)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_of_any_length_are_copied_16_bytes_at_once_with_one_barrier_per_step(
+    dtype: str,
+) -> None:
+    n, m, k = 70, 69, 77
+    program = bound(product(n, m, k, dtype), i_1=2, i_2=16, j_1=4, j_2=4, j_3=2, k_1=32)
+    width = 16 // (2 if dtype == "bfloat16" else 4)
+    tiles = [stmt for stmt in walk_stmt(program.phases[-1].body) if isinstance(stmt, Tile)]
+    assert {one.access_width for one in tiles if one.asynchronous} == {width}
+    arrays = [
+        np.zeros(one.extents, {2: "u2", 4: "f4"}[SIZE_BYTES[one.dtype]]) for one in program.buffers
+    ]
+    for backwards in (False, True):
+        log = LoggedKernel(simt_code(program, GPU)).log(
+            [one.ctypes.data for one in arrays], backwards
+        )
+        assert log.races == ()
+        launch = log.launches[-1]
+        steps = k // 32 + 2  # the tail of the reduction has copies and a product of its own
+        assert sum(wait.times for wait in launch.waits) == launch.blocks * steps
 
 
 def test_a_copy_of_bfloat16_rounds_nothing() -> None:

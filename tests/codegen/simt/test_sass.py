@@ -44,6 +44,22 @@ def test_the_loop_with_the_most_multiply_adds_is_the_main_loop() -> None:
     assert (first.main["BAR"], first.all["BAR"]) == (0, 1)
 
 
+def test_products_on_matrices_count_more_than_a_scalar_tail() -> None:
+    kernel = """
+.text.phase0:
+.L_x_0:
+        /*0000*/                   HMMA.16816.F32.BF16 R4, R8, R12, R4 ;
+        /*0010*/                   LDSM.16.M88.4 R8, [R2] ;
+        /*0020*/              @!P0 BRA `(.L_x_0) ;
+.L_x_1:
+        /*0030*/                   FFMA R8, R24, R25, R8 ;
+        /*0040*/                   FFMA R9, R24, R25, R9 ;
+        /*0050*/              @!P0 BRA `(.L_x_1) ;
+"""
+    (found,) = parse_sass(kernel)
+    assert (found.main["HMMA"], found.main["FFMA"]) == (1, 0)
+
+
 def test_a_branch_to_itself_is_no_loop() -> None:
     second = parse_sass(TEXT)[1]
     assert second.loops == ()
