@@ -74,7 +74,7 @@ def page(rows: Sequence[Row], runs: Sequence[Mapping[str, Any] | None], plot: st
     """
     parts = [
         "# Whole models against other runtimes\n",
-        *map(_run, filter(None, runs)),
+        *dict.fromkeys(map(_run, filter(None, runs))),
         f"\n{HOW}\n",
     ]
     parts.append(f"![Ratio to ONNX Runtime by model]({plot})\n")

@@ -58,6 +58,7 @@ def test_a_mean_is_told_for_all_models_only() -> None:
     rows = [row(name) for name in LADDER]
     told = page(rows, [FACTS], "plot.svg")
     assert "against ONNX Runtime 1.20x, worst 1.20x (squeezenet); against the best 1.10x" in told
+    assert page(rows, [FACTS, FACTS], "plot.svg") == told
     told = page(rows[1:], [FACTS], "plot.svg")
     assert "against ONNX Runtime not told: 11 of 12 models" in told
     failed = [row(name, ort=0.0 if name == "gpt2" else 1.2) for name in LADDER]
