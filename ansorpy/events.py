@@ -379,7 +379,7 @@ class TaskResult:
     @property
     def items_per_s(self) -> float | None:
         """The calls per second of all copies together; None if one call ran at a time."""
-        return items_per_s(self.key, self.best_s)
+        return items_per_s(self.copies, self.best_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,9 @@ from benchmarks.shared_trials import SharedPool, TrialCache, code_digest
 
 GRADIENT: Final = "gradient"
 EQUAL: Final = "round-robin"
-ARMS: Final[tuple[Literal["gradient", "round-robin"], ...]] = ("gradient", "round-robin")
+ARMS: Final[tuple[Literal["gradient", "round-robin"], ...]] = (GRADIENT, EQUAL)
 TRIALS: Final = 144  # 12 for each of the tasks
-ROUND: Final = (
-    8  # trials of a turn: few, so that the gradient chooses several times after the first
-)
+ROUND: Final = 8  # trials of a turn: few, so that the gradient chooses several times
 BUDGETS: Final = (0.75, 1.0)  # shares of the trials at which the arms are compared
 KEYS: Final = ("strategy", "seed", "trials", "threads")
 
@@ -240,8 +238,9 @@ def main() -> None:
                 results.add(row)
                 say(f"seed {seed}, {arm}: {duration(at_share(row, 1.0))}")
     mine = [r for r in results.rows if all(r[name] == value for name, value in key.items())]
-    publish(args.out, page(mine, facts["machine"]))
-    print(page(mine, facts["machine"]))
+    found = page(mine, facts["machine"])
+    publish(args.out, found)
+    print(found)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from ansorpy.rewrites.padded_rows import RaggedOperand, find_operands
 from ansorpy.state import steps
 from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.state import Root
 from ansorpy.te.analysis import Answer, no
-
-THREAD: Final = "thread"  # annotation of a loop whose iterations are threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class AlignRows(Rule):
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor, at the same stage, behind the copies."""
         found, _ = self._find(at)
-        copies = (steps.Annotate(one.name, one.copy.axes[-1].name, THREAD) for one in found)
+        copies = (steps.Annotate(one.name, one.copy.axes[-1].name, "thread") for one in found)
         state = at.state.do(steps.PadRows(at.name), *copies)
         yield at.moved(state, at.index + len(found))
 

@@ -15,7 +15,7 @@ from tests.server.process import process
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Two need the network, and one of them runs this test; the service is started by the fixture.
+# `make demo` and pip need the network, `make test` runs this test, a fixture starts the service.
 ELSEWHERE = ("make demo", "python3 -m venv", "ansorpy serve")
 FIRST_SCREEN = 60  # lines
 RUN_S = 240  # deadline of one snippet on a busy machine

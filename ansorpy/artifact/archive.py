@@ -251,10 +251,9 @@ def about(
 
 def _throughput(record: Record) -> dict[str, Any]:
     """Return the field for copies of the kernel side by side; none if one call ran at a time."""
-    found = items_per_s(record.key, record.best_s)
-    if found is None:
-        return {}
-    return {"throughput": {"copies": copies_of(record.key), "items_per_s": found}}
+    copies = copies_of(record.key)
+    found = items_per_s(copies, record.best_s)
+    return {} if found is None else {"throughput": {"copies": copies, "items_per_s": found}}
 
 
 def _rate(dag: Dag, race: Race) -> dict[str, Any]:

@@ -66,13 +66,13 @@ def copies_of(key: str) -> int:
     return int(found[1]) if found else 1
 
 
-def items_per_s(key: str, best_s: float | None) -> float | None:
+def items_per_s(copies: int, best_s: float | None) -> float | None:
     """Return the calls per second of all copies together; None if one call ran at a time.
 
     Args:
+        copies: kernels that ran at once.
         best_s: seconds of a call of each copy; None if it is not known.
     """
-    copies = copies_of(key)
     return copies / best_s if best_s and copies > 1 else None
 
 

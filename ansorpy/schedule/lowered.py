@@ -114,25 +114,28 @@ def placed(
         known: plans by steps and choices; a plan that it lacks is added.
     """
     known = {} if known is None else known
-    unmarked = {
-        stage.name: lane for stage in state.stages if (lane := unmarked_lane(stage)) is not None
-    }
-    if unmarked and not schedule.choices:
+    *marked, scalar = _lanes(schedule, state)
+    for lanes in marked:
         with suppress(SpecError):  # the stages stay scalar
-            return _placed(schedule, state, target, known, unmarked)
-    return _placed(schedule, state, target, known, {})
+            return _legal(schedule, _sized(schedule, state, target, known, lanes))
+    return _legal(schedule, _sized(schedule, state, target, known, scalar))
 
 
 def forms(
     schedule: Schedule, state: State, target: Target, known: dict[PlanKey, Plan]
 ) -> Iterator[Scheduled]:
     """Yield the plans of a state that `placed` chooses from, the row of each legal or not."""
-    lanes = {
+    for lanes in _lanes(schedule, state):
+        with suppress(SpecError):
+            yield _sized(schedule, state, target, known, lanes)
+
+
+def _lanes(schedule: Schedule, state: State) -> list[Mapping[str, str]]:
+    """Return the axes to vectorize by stage, in the order to try them; the last are none."""
+    unmarked = {
         stage.name: lane for stage in state.stages if (lane := unmarked_lane(stage)) is not None
     }
-    for unmarked in ([lanes] if lanes and not schedule.choices else []) + [{}]:
-        with suppress(SpecError):
-            yield _sized(schedule, state, target, known, unmarked)
+    return [unmarked, {}] if unmarked and not schedule.choices else [{}]
 
 
 def unmarked_lane(stage: Stage) -> str | None:
@@ -159,14 +162,8 @@ def _strided(read: Read, axis: str) -> bool:
     return axis in indexed_by(read.indices[:-1]) or form is None or form[1].get(axis) != 1
 
 
-def _placed(
-    schedule: Schedule,
-    state: State,
-    target: Target,
-    known: dict[PlanKey, Plan],
-    unmarked: Mapping[str, str],
-) -> Scheduled:
-    made = _sized(schedule, state, target, known, unmarked)
+def _legal(schedule: Schedule, made: Scheduled) -> Scheduled:
+    """Return a plan and its row; raise SpecError if the row is illegal."""
     why = refusal(made.plan, made.row)
     if why:
         raise SpecError(f"cannot take the sizes of the schedule because {_cause(schedule, why)}")

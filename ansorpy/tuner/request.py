@@ -137,6 +137,8 @@ def check_throughput(options: TuneOptions, kind: str, cores: int, model: bool) -
     Raises:
         SpecError: names the reason.
     """
+    if options.objective != THROUGHPUT:
+        return
     reasons = {
         "a GPU runs one kernel on all of its cores; expected target cpu": kind != "cpu",
         "the kernels of a model run one after the other; expected tasks": model,
@@ -148,7 +150,7 @@ def check_throughput(options: TuneOptions, kind: str, cores: int, model: bool) -
         == 1,
     }
     for reason, holds in reasons.items():
-        if holds and options.objective == THROUGHPUT:
+        if holds:
             raise SpecError(f"cannot tune for throughput because {reason}")
 
 

@@ -121,9 +121,11 @@ def prepare(
     space = space_of(request)
     named = generated_name(request, rules_name(kind, rules)) if space is None else space.name
     tasks = united(
-        request.dags, request.target, named, cold, request.estimated, request.measured_by,
-        request.copies,
-    )  # fmt: skip
+        request.dags,
+        lambda dag: Task.of(
+            dag, request.target, named, cold, request.estimated, request.measured_by, request.copies
+        ),
+    )
     firsts = leaders(request.dags)
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}

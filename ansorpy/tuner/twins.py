@@ -1,6 +1,6 @@
 """Equal tasks of one request under several names: tuned once, delivered under each name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -8,7 +8,6 @@ from typing import TypeVar
 from ansorpy.events import Delivered, FirstAnswer, TaskResult
 from ansorpy.loopir.nodes import Buffer, Program, Scope
 from ansorpy.loopir.rewrite import map_phases, rename_buffers
-from ansorpy.target import Target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.task import Task
@@ -22,23 +21,17 @@ def leaders(dags: Sequence[Dag]) -> dict[str, str]:
     return {dag.name: firsts.setdefault(workload_key(dag), dag.name) for dag in dags}
 
 
-def united(
-    dags: Sequence[Dag],
-    target: Target,
-    rules: str,
-    cold_bytes: int = 0,
-    estimated: bool = False,
-    measured_by: str = "",
-    copies: int = 1,
-) -> tuple[Task, ...]:
-    """Return one task per workload: that of its first Dag, with the other Dags as twins."""
+def united(dags: Sequence[Dag], make: Callable[[Dag], Task]) -> tuple[Task, ...]:
+    """Return one task per workload: that of its first Dag, with the other Dags as twins.
+
+    Args:
+        make: returns a task without plans and trials (`Task.of`).
+    """
     firsts = leaders(dags)
     found: dict[str, Task] = {}
     for dag in dags:
         if firsts[dag.name] == dag.name:
-            found[dag.name] = Task.of(
-                dag, target, rules, cold_bytes, estimated, measured_by, copies
-            )
+            found[dag.name] = make(dag)
         else:
             first = found[firsts[dag.name]]
             first.twins = (*first.twins, dag)

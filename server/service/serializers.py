@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ansorpy.events import Forecast
+from ansorpy.records import items_per_s
 from ansorpy.server.db.models import BundleRow, JobRow, KernelRow
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.explain import ForecastReply
@@ -232,12 +233,11 @@ def task_reply(
     """
     if "flop_per_s" not in known and known.get("best_s") and known.get("flop"):
         known = {**known, "flop_per_s": known["flop"] / known["best_s"], "effective": True}
-    best_s = known.get("best_s")
     return TaskReply(
         name=name,
         weight=weight,
         copies=copies,
-        items_per_s=copies / best_s if best_s and copies > 1 else None,
+        items_per_s=items_per_s(copies, known.get("best_s")),
         trials=known.get("trials", 0),
         sketches=known.get("sketches"),
         failures=known.get("failures", {}),

@@ -144,7 +144,7 @@ class JobJournal:
             before = progress.get(event.task, {})
             if before.get("plans", 0) >= event.plans:
                 return
-            facts = space_of(event)
+            facts = space_counts(event)
             progress[event.task] = {"trials": 0, **before, **facts}
             row.progress = _json(progress)
             touch(row, now_s)
@@ -279,8 +279,8 @@ def _replace_best(
             row.best_s = sum(weight * best_s[task] for task, weight in weights.items())
 
 
-def space_of(event: Derived) -> Mapping[str, int]:
-    """Return the numbers of a search space; that of a schedule or template has no sketches."""
+def space_counts(event: Derived) -> Mapping[str, int]:
+    """Return the counts of sketches and plans; a schedule or a template has no sketches."""
     counts = {"sketches": event.sketches, "plans": event.plans}
     return {name: count for name, count in counts.items() if count is not None}
 

@@ -26,7 +26,7 @@ from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import MAX_MODEL_TASKS, Submission
 from ansorpy.server.service.limits import RequestLimits, check_dags
 from ansorpy.server.worker.bundles import store_bundle
-from ansorpy.server.worker.journal import note_preflight, note_round, space_of, wire_of
+from ansorpy.server.worker.journal import note_preflight, note_round, space_counts, wire_of
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.te.analysis import flop_count
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
@@ -116,7 +116,7 @@ class ModelJournal(SqlStore):
                 check_dags(event.dags, self._limits)
                 self._leased.write(lambda tx, row, now_s: self._divide(tx, row, event, now_s))
             case Derived():
-                facts = space_of(event)
+                facts = space_counts(event)
                 self._leased.write(lambda tx, row, now_s: _know(row, event.task, facts, now_s))
             case Preflight():
                 self._leased.write(lambda tx, row, now_s: note_preflight(tx, row, event, now_s))

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import CursorResult, NullPool, Row, create_engine, make_url
 
-# A test of parts that no database changes, and whose tuning takes seconds.
+# Mark of a test that tunes for seconds, and whose result is the same on every database.
 ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 USER = "postgres"  # PostgreSQL refuses to run as root; Debian's package creates this user
 

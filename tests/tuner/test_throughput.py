@@ -63,8 +63,8 @@ def test_keys_tell_the_copies() -> None:
     assert len(set(keys)) == 3
     assert keys[0] == task_key("ab", one)
     assert copies_of(f"{keys[0]}/copies0") == copies_of(f"{keys[0]}/copies2x") == 1
-    assert [items_per_s(key, 0.5) for key in keys] == [None, 4.0, 32.0]
-    assert items_per_s(keys[1], None) is None
+    assert [items_per_s(copies_of(key), 0.5) for key in keys] == [None, 4.0, 32.0]
+    assert items_per_s(copies_of(keys[1]), None) is None
 
 
 def test_records_of_one_objective_answer_no_request_for_the_other(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.records import MemoryStore, RecordStore
 from ansorpy.rules import CPU
+from ansorpy.te.dag import Dag
 from ansorpy.tuner.request import Request
+from ansorpy.tuner.task import Task
 from ansorpy.tuner.tune import run
 from ansorpy.tuner.twins import each_told, leaders, renamed, summed, twin_names, united, zips
 from tests.artifact.test_pack import TARGET
@@ -37,6 +39,10 @@ def second(float(16,24) C, float(24,32) A, float(32) D) -> (out) {
 DAGS = parse(TEXT)
 
 
+def task_of(dag: Dag) -> Task:
+    return Task.of(dag, TARGET, "cpu@1")
+
+
 def events(out: Path, store: RecordStore | None = None, trials: int = 32) -> Iterator[Event]:
     request = Request(DAGS, TARGET, trials=trials, weights={"first": 2.0, "second": 5.0})
     model = RandomModel(np.random.default_rng(0))
@@ -46,7 +52,7 @@ def events(out: Path, store: RecordStore | None = None, trials: int = 32) -> Ite
 
 
 def test_equal_dags_are_one_task_with_the_sum_of_the_weights() -> None:
-    tasks = united(DAGS, TARGET, "cpu@1")
+    tasks = united(DAGS, task_of)
     assert [task.name for task in tasks] == ["first", "other"]
     firsts = leaders(DAGS)
     assert firsts == {"first": "first", "other": "other", "second": "first"}
@@ -105,7 +111,7 @@ def test_each_name_gets_a_kernel_with_its_own_names(tmp_path: Path) -> None:
 
 
 def test_an_intermediate_delivery_is_reported_for_every_name(tmp_path: Path) -> None:
-    (task, _) = united(DAGS, TARGET, "cpu@1")
+    (task, _) = united(DAGS, task_of)
     event = FirstAnswer("first", tmp_path / "first-first-12.zip", 1.0, 2.0, ("random",))
     assert list(each_told(task, event)) == [
         event, replace(event, task="second", kernel=tmp_path / "second-first-12.zip"),
@@ -116,7 +122,7 @@ def test_an_intermediate_delivery_is_reported_for_every_name(tmp_path: Path) -> 
 
 
 def test_buffers_get_the_names_of_the_twin_and_stay_apart() -> None:
-    (task, _) = united(DAGS, TARGET, "cpu@1")
+    (task, _) = united(DAGS, task_of)
     named = [
         Buffer(name, "float32", (Const(4),), scope)
         for name, scope in (
