@@ -86,6 +86,17 @@ def test_rounds_grow_once_a_task_has_learned() -> None:
     assert [turn.trials for turn in timed] == [8] + [16] * 15 + [8]
 
 
+def test_a_shorter_first_round_is_followed_by_the_rest_of_its_trials() -> None:
+    dealer = scheduler(tasks(1), Settings(512))
+    sizes = []
+    for measured in (2, 6, 64):
+        turn = dealer.next_turn()
+        assert turn is not None
+        sizes.append(turn.trials)
+        dealer.report(turn, measured, 1e-3)
+    assert sizes == [8, 6, 64]
+
+
 def test_warm_up_is_one_round_each_in_order() -> None:
     turns = play(scheduler(tasks(4), Settings(256)), falling)
     assert [turn.task.name for turn in turns[:4]] == ["t0", "t1", "t2", "t3"]

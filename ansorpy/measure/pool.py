@@ -115,6 +115,10 @@ class MeasurePool:
             timeout_s = self.settings.build_timeout_s
             return self.batches.measure(candidates, best_s, late, timeout_s)
 
+    def begin_cases(self) -> None:
+        """Start to compute the references of all cases beside other work; return at once."""
+        self.cases.begin_others()
+
     def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
         """Start to build candidates of a later `measure` on all cores but one; return at once.
 

@@ -80,8 +80,13 @@ class Deliveries:
         self._written: dict[str, set[Path]] = {}  # the zips of this tuning by task
 
     def open_pool(self, task: Task) -> None:
-        """Start the processes of a task, which compute its first reference result."""
-        self._pools.of(task)
+        """Start the processes of a task; its reference results are computed beside other work.
+
+        An early tuning needs those of all cases for its first answer.
+        """
+        pool = self._pools.of(task)
+        if self._early:
+            pool.begin_cases()
 
     def first_answer(self, task: Task, model: CostModel, seed: int) -> Iterator[FirstAnswer]:
         """Deliver the best known candidate, or the choice of the model, unless it fails.
@@ -99,7 +104,8 @@ class Deliveries:
             return
         task.first = found.candidate
         self._offered[task.name] = found.candidate, found.best_s
-        self._budget.note_answer()
+        short = self._early and not self._repeatable
+        self._budget.note_answer(task.name, found.trial_s if short else 0.0)
         self._firsts[task.name] = found
         self._written.setdefault(task.name, set()).add(found.kernel)
         yield from each_told(task, found.event(task, self._budget.spent_s))

@@ -158,10 +158,12 @@ class TaskScheduler:
     def _size(self, progress: Progress) -> int:
         """Return how many trials the next round of a task has: few at first, more in the end.
 
-        Where seconds are counted rounds stay small: the last one ends when it ends.
+        Where seconds are counted rounds stay small: the last one ends when it ends. A shorter first
+        round is followed by one with the rest of its trials.
         """
-        if self._settings.round_trials is None and not progress.rounds:
-            return min(FIRST_ROUND, self._round)
+        is_first = not progress.rounds or 0 < progress.trials < FIRST_ROUND
+        if self._settings.round_trials is None and is_first:
+            return min(FIRST_ROUND - progress.trials, self._round)
         fixed = self._settings.round_trials is not None or self._settings.seconds is not None
         if fixed or progress.trials < GROWN_AT:
             return self._round

@@ -103,8 +103,12 @@ class SearchState:
         if self._reached or self.criteria.stale:
             return None
         turn = self.scheduler.next_turn()
-        trials = 0 if turn is None else self.budget.fitting(turn.trials)
-        return None if turn is None or not trials else replace(turn, trials=trials)
+        if turn is None:
+            return None
+        trials = self.budget.fitting(turn.trials)
+        if not self.tasks[turn.task.name].rounds:
+            trials = self.budget.opening(turn.task.name, trials)
+        return replace(turn, trials=trials) if trials else None
 
     @property
     def _reached(self) -> bool:

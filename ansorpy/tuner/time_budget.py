@@ -18,6 +18,8 @@ MOST: Final = 0.5  # share of the seconds that is set aside at most
 FIRST_TRIALS: Final = 4  # minimum trials of round 0, even if it is late, to have a kernel
 HURRIED_S: Final = 20.0  # for a task: below it there is no time for all plans or many finalists
 DELIVERY_SHARE: Final = 0.1  # share of the time for intermediate deliveries
+OPENING_S: Final = 2.0  # seconds of checks and timing in the first round of a job
+OPENING_TRIALS: Final = 2  # the fewest of that round: one cannot be ranked
 LIBRARY_S: Final = 0.5  # to build, check and write a library: 0.2 to 1 seen
 
 
@@ -46,6 +48,7 @@ class TimeBudget:
         self._round_s, self._trial_s = ROUND_S, TRIAL_S
         self._rounds = 0
         self._answers = 0
+        self._expected_s: dict[str, float] = {}  # seconds of one trial, by task
         self._delivered_s = begin_s  # when a kernel was last delivered
         self._library_s, self._offered_s = LIBRARY_S, begin_s  # likewise of libraries
         self.finish_s = finish_s
@@ -86,6 +89,14 @@ class TimeBudget:
         count = int((left_s - self._round_s) / self._trial_s)
         return min(trials, max(count, 0 if self._safe else FIRST_TRIALS))
 
+    def opening(self, task: str, trials: int) -> int:
+        """Return how many of so many trials the first round of a task has.
+
+        People wait for its end: kernels that take long to check and to time are few.
+        """
+        trial_s = self._expected_s.get(task, 0.0)
+        return min(trials, max(OPENING_TRIALS, int(OPENING_S / trial_s))) if trial_s else trials
+
     def late(self) -> bool:
         """Return whether no further candidate may be measured.
 
@@ -93,9 +104,14 @@ class TimeBudget:
         """
         return self._safe and self.search_left_s <= 0
 
-    def note_answer(self) -> None:
-        """Take in that a task has its first answer."""
+    def note_answer(self, task: str, trial_s: float = 0.0) -> None:
+        """Take in that a task has its first answer.
+
+        Args:
+            trial_s: seconds of its checks and its timing, if the first round is to be short.
+        """
         self._answers += 1
+        self._expected_s[task] = trial_s
 
     def note_round(self, trials: int, spent: TimeSpent) -> None:
         """Take in how long a round took."""

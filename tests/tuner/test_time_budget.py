@@ -22,7 +22,15 @@ from ansorpy.tuner import first_answer
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.time_budget import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, HURRIED_S, TimeBudget
+from ansorpy.tuner.time_budget import (
+    DELIVERY_SHARE,
+    FINISH_S,
+    FIRST_TRIALS,
+    HURRIED_S,
+    OPENING_S,
+    OPENING_TRIALS,
+    TimeBudget,
+)
 from ansorpy.tuner.tune import run
 from tests.fakes import FakePool
 from tests.tuner.test_checkpoint import MM, TARGET
@@ -80,11 +88,22 @@ def test_the_first_round_may_be_cut_if_every_task_has_a_first_answer() -> None:
     clock = Clock()
     told = pace(1.0, clock, tasks=2)
     clock.now_s += 50.0
-    told.note_answer()
+    told.note_answer("one")
     assert told.fitting(64) == FIRST_TRIALS
-    told.note_answer()
+    told.note_answer("other")
     assert told.fitting(64) == 0
     assert told.late()
+
+
+def test_the_first_round_of_a_slow_task_that_people_wait_for_is_short() -> None:
+    told = pace(None, Clock())
+    told.note_answer("quick", OPENING_S / 100)
+    told.note_answer("slow", OPENING_S / 4)
+    told.note_answer("slowest", 2 * OPENING_S)
+    told.note_answer("alone")
+    assert [told.opening(name, 8) for name in ("quick", "slow", "alone")] == [8, 4, 8]
+    assert told.opening("slowest", 8) == OPENING_TRIALS
+    assert told.opening("slowest", 1) == 1
 
 
 def test_few_seconds_per_task_count_as_a_hurry() -> None:

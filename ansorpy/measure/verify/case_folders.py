@@ -1,10 +1,12 @@
 """The test cases of a task as sealed folders that measuring processes read.
 
-The first case is computed in a thread beside other work, the others when they are first needed.
+The first case is computed in a thread beside other work, the others there, too, once they are
+needed or foreseen.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import takewhile
 from pathlib import Path
 from shutil import rmtree
 
@@ -24,6 +26,8 @@ class CaseFolders:
         self._cases: Iterator[Case] = each_case(dag, seed, edges)
         self._thread = ThreadPoolExecutor(1, "reference")
         self._first = self._thread.submit(next, self._cases)
+        self._others: Future[list[Case]] | None = None
+        self._closed = False
         self._made: set[Path] = set()
         self._one: Path | None = None
         self._reformulated: dict[tuple[Path, Dag], Path] = {}
@@ -40,6 +44,12 @@ class CaseFolders:
             self._save((first,), self._one)
         return self._one
 
+    def begin_others(self) -> None:
+        """Start to compute all other cases beside other work; return at once."""
+        if self._others is None:
+            open_cases = takewhile(lambda _: not self._closed, self._cases)
+            self._others = self._thread.submit(list, open_cases)
+
     def all(self) -> Path:
         """Return the folder of all cases; compute them at the first call.
 
@@ -47,7 +57,9 @@ class CaseFolders:
             SpecError: an element outside a tensor is read.
         """
         if self._whole not in self._made:
-            self._save((self._first.result(), *self._cases), self._whole)
+            self.begin_others()
+            assert self._others is not None
+            self._save((self._first.result(), *self._others.result()), self._whole)
         return self._whole
 
     def of(self, meaning: Dag | None, cases: Path | None = None) -> Path:
@@ -81,6 +93,7 @@ class CaseFolders:
 
     def close(self) -> None:
         """Remove the folders; end the thread once its present computation is done."""
+        self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
         for folder in (self._whole, self._one, *self._reformulated.values()):
             if folder is not None:

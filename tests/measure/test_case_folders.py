@@ -1,0 +1,38 @@
+"""Cases that are computed beside other work are those that are computed on demand."""
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ansorpy.measure.sandbox.seals import Sealed
+from ansorpy.measure.verify.case_folders import CaseFolders
+from ansorpy.measure.verify.cases import Case, load_cases
+from ansorpy.topi import workloads
+
+DAG = replace(workloads.matmul(5, 6, 7), name="mm")
+
+
+def made(root: Path, begun: bool) -> tuple[Case, ...]:
+    root.mkdir()
+    with closing(CaseFolders(DAG, 0, True, Sealed(root))) as folders:
+        if begun:
+            folders.begin_others()
+            folders.begin_others()
+        return load_cases(folders.all())[0]
+
+
+def test_cases_begun_early_are_those_made_on_demand(tmp_path: Path) -> None:
+    begun, demanded = made(tmp_path / "begun", True), made(tmp_path / "demanded", False)
+    assert [one.name for one in begun] == [one.name for one in demanded]
+    for one, other in zip(begun, demanded, strict=True):
+        for name, array in one.inputs.items():
+            assert np.array_equal(array, other.inputs[name], equal_nan=True)
+
+
+def test_folders_that_are_closed_leave_no_file(tmp_path: Path) -> None:
+    folders = CaseFolders(DAG, 0, True, Sealed(tmp_path))
+    folders.begin_others()
+    folders.close()
+    assert list(tmp_path.iterdir()) == []
