@@ -1,9 +1,12 @@
 """LLVM's just-in-time compiler for the processor of this process."""
 
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from threading import Lock
+from typing import Any, Final
 
 import llvmlite.binding as llvm
+
+_ONE_AT_A_TIME: Final = Lock()
 
 
 @lru_cache(maxsize=1)
@@ -33,3 +36,17 @@ def compile_here(text: str, opt: int = 2, features: str = "") -> Any:
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     return engine
+
+
+def compile_once(text: str, opt: int = 2) -> Any:
+    """Return the engine of `compile_here`, made at the first call; it lives as long as the process.
+
+    Threads that call at once get the same engine, so that no address of another one is lost.
+    """
+    with _ONE_AT_A_TIME:
+        return _kept(text, opt)
+
+
+@cache
+def _kept(text: str, opt: int) -> Any:
+    return compile_here(text, opt)

@@ -31,7 +31,7 @@ from tests.codegen.test_shared_library import exported, three_phases
 
 Array = npt.NDArray[Any]
 AT = Var("i")
-THREADS = [1, 2, 3]
+THREADS = [1, 2, 3, 7]
 CALLS = 4000
 K = np.arange(64, dtype=np.float32)
 
@@ -149,6 +149,48 @@ def test_tasks_run_on_several_threads_at_once() -> None:
         for _ in range(100):
             call()
     assert not broken
+
+
+def on_pool(pool: ThreadPool, tasks: int, run: Callable[[int], None]) -> None:
+    """Run one phase of a Python function of the number of a task on a pool."""
+    function = TASK(lambda _context, number: run(number))
+    entries = {"f": ctypes.cast(function, ctypes.c_void_p).value or 0}
+    bound(timed_loop([PhaseInfo("f", tasks)]), entries, [0], None, pool.address)()
+
+
+@pytest.mark.parametrize(("tasks", "first"), [(2, [0, 1]), (8, [0, 4]), (9, [0, 4])])
+def test_threads_begin_with_equal_shares_in_the_order_of_the_tasks(
+    tasks: int, first: list[int]
+) -> None:
+    together, begun = threading.Barrier(2), list[int]()
+    threads = set[int]()
+
+    def task(number: int) -> None:
+        if threading.get_ident() not in threads:
+            threads.add(threading.get_ident())
+            begun.append(number)
+            together.wait(60)
+
+    with ThreadPool(2) as pool:
+        on_pool(pool, tasks, task)
+    assert sorted(begun) == first
+
+
+@pytest.mark.parametrize("slow", [0, 3, 12])
+def test_other_threads_take_all_tasks_behind_a_slow_one(slow: int) -> None:
+    others, ran = threading.Semaphore(0), list[int]()
+
+    def task(number: int) -> None:
+        ran.append(number)
+        if number != slow:
+            others.release()
+        else:
+            for _ in range(12):
+                assert others.acquire(timeout=60)
+
+    with ThreadPool(2) as pool:
+        on_pool(pool, 13, task)
+    assert sorted(ran) == list(range(13))
 
 
 def test_a_task_that_calls_a_kernel_on_its_own_pool_runs_it_alone() -> None:

@@ -5,33 +5,33 @@ void launch(int64_t *order)      {pool, count, count x {function, tasks}, buffer
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 
 from ansorpy.codegen.runtime.native_text import LOOP_TEXT
 from ansorpy.codegen.runtime.phase_loop import PhaseLoop
-from ansorpy.host_jit import compile_here
+from ansorpy.host_jit import compile_once
 
 NATIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 NO_POOL: Final = 0
 
-_LAUNCH: Final = """
-define void @launch(ptr %order) nounwind {
+_LAUNCH: Final = f"""{LOOP_TEXT}
+
+define void @launch(ptr %order) nounwind {{
   %pool = load ptr, ptr %order, align 8
   %place = getelementptr i64, ptr %order, i64 1
   %count = load i64, ptr %place, align 8
   %rows = getelementptr i64, ptr %order, i64 2
-  %buffers = getelementptr {ptr, i64}, ptr %rows, i64 %count
+  %buffers = getelementptr {{ptr, i64}}, ptr %rows, i64 %count
   call void @run_phases(ptr %rows, i64 %count, ptr %buffers, ptr %pool)
   ret void
-}
+}}
 """
 
 
-@cache
 def native_runtime() -> Any:
     """Return LLVM's engine around `launch`, compiled once per process."""
-    return compile_here("\n".join([LOOP_TEXT, _LAUNCH]), 3)
+    return compile_once(_LAUNCH, 3)
 
 
 def bound(

@@ -3,11 +3,14 @@
     void pool_start(ansorpy_pool *memory, int32_t threads)    POOL_BYTES bytes, 64-byte aligned
     void pool_stop(ansorpy_pool *pool)                        ends and joins the helpers
 
-`pool->run` publishes one job: a task function, its context, a number of tasks, and a counter from
-which every thread takes its next task. A helper *enters* a job through the gate, one atomic word
-of {generation, open, entrants}; the caller closes the gate when the counter has run out, and waits
-for the helpers that entered. So a helper that wakes late, was never created, or is gone (after a
-fork) costs time only: the caller runs the tasks itself.
+`pool->run` publishes one job: a task function, its context, and a range of tasks per thread, equal
+shares in the order of the tasks. So a thread finds in its own cache the rows that it wrote in the
+job before, if both jobs run over the same rows. A thread takes tasks from the front of its range;
+if that is empty, it moves the upper half of another thread's range into its own (work stealing).
+A helper *enters* a job through the gate, one atomic word of {generation, open, entrants}; the
+caller closes the gate when it finds all ranges empty, and waits for the helpers that entered. So a
+helper that wakes late, was never created, or is gone (after a fork) costs time only: the caller
+runs the tasks itself.
 
 A helper without a job spins for a while, then sleeps; a caller likewise waits for entrants. If two
 threads call at once, one job has the pool, and the other caller runs its tasks on its own thread;
@@ -17,20 +20,20 @@ so a task may call a kernel on the same pool.
 from typing import Final
 
 MOST_THREADS: Final = 256
-SPINS: Final = 1000  # pauses before a thread sleeps: some 45 us at 140 cycles each, 3 GHz
+SPINS: Final = 20_000  # pauses before a thread sleeps: 0.3 to 1 ms at 45 to 140 cycles, 3 GHz
 OPEN: Final = 1 << 16  # bit of the gate; below it the number of entrants, above it the generation
 ENTRANTS: Final = OPEN - 1
 GENERATION: Final = OPEN << 1
+END: Final = 32  # bit of a range: below it the first task, from it on the task after the last
 
 # Offsets in bytes; words that different threads write lie in different cache lines. The first
 # word is the public interface.
 RUN_AT: Final = 0
 HELPERS_AT: Final = 8
 GATE_AT: Final = 64
-NEXT_AT: Final = 128
+BORN_AT: Final = 128  # number of helpers that have begun
 FUNCTION_AT: Final = 192
 CONTEXT_AT: Final = 200
-TASKS_AT: Final = 208
 BUSY_AT: Final = 256
 SLEEPERS_AT: Final = 320
 STOP_AT: Final = 328
@@ -39,7 +42,9 @@ MUTEX_AT: Final = 384  # pthread_mutex_t and pthread_cond_t take at most 48 byte
 JOBS_AT: Final = 448  # condition: a job was published, or the pool stops
 LEFT_AT: Final = 512  # condition: the last entrant left
 HANDLES_AT: Final = 576
-POOL_BYTES: Final = HANDLES_AT + 8 * MOST_THREADS
+RANGES_AT: Final = HANDLES_AT + 8 * MOST_THREADS  # the caller's range, then those of helpers
+RANGE_BYTES: Final = 64
+POOL_BYTES: Final = RANGES_AT + RANGE_BYTES * MOST_THREADS
 
 
 def pool_text(triple: str) -> str:
@@ -75,25 +80,69 @@ declare i32 @pthread_cond_destroy(ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_broadcast(ptr)"""
 
-# Run tasks of the present job until its counter has run out.
+# Run tasks of the present job until all ranges are empty. `me` numbers the thread: 0 is the caller,
+# whose range is that number's. A range between two threads (taken, not yet stored) is seen by
+# neither of the others, which may leave the job early. No word of a range recurs within a job, as
+# no task runs twice: so an exchange that succeeds has seen the present range.
 _TASKS: Final = f"""\
-define internal void @pool_tasks(ptr %pool) nounwind {{
+define internal void @pool_tasks(ptr %pool, i64 %me) nounwind {{
 entry:
   {_at("p0", FUNCTION_AT)}
   %function = load ptr, ptr %p0, align 8
   {_at("p1", CONTEXT_AT)}
   %context = load ptr, ptr %p1, align 8
-  {_at("p2", TASKS_AT)}
-  %tasks = load i64, ptr %p2, align 8
-  {_at("next", NEXT_AT)}
-  br label %take
+  {_at("p2", HELPERS_AT)}
+  %helpers = load i64, ptr %p2, align 8
+  %threads = add i64 %helpers, 1
+  {_at("ranges", RANGES_AT)}
+  %own = getelementptr [{RANGE_BYTES} x i8], ptr %ranges, i64 %me
+  br label %front
+front:
+  %fresh = load atomic i64, ptr %own monotonic, align 8
+  br label %range
+range:
+  %word = phi i64 [ %fresh, %front ], [ %changed, %take ]
+  %task = and i64 %word, {(1 << END) - 1}
+  %end = lshr i64 %word, {END}
+  %some = icmp ult i64 %task, %end
+  br i1 %some, label %take, label %others
 take:
-  %task = atomicrmw add ptr %next, i64 1 monotonic
-  %left = icmp slt i64 %task, %tasks
-  br i1 %left, label %do, label %done
+  %after = add i64 %word, 1
+  %swap = cmpxchg ptr %own, i64 %word, i64 %after monotonic monotonic, align 8
+  %changed = extractvalue {{ i64, i1 }} %swap, 0
+  %taken = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %taken, label %do, label %range
 do:
   call void %function(ptr %context, i64 %task)
-  br label %take
+  br label %front
+others:
+  %away = phi i64 [ 1, %range ], [ %away, %steal ], [ %farther, %victim ]
+  %more = icmp ult i64 %away, %threads
+  br i1 %more, label %victim, label %done
+victim:
+  %sum = add i64 %me, %away
+  %number = urem i64 %sum, %threads
+  %place = getelementptr [{RANGE_BYTES} x i8], ptr %ranges, i64 %number
+  %theirs = load atomic i64, ptr %place monotonic, align 8
+  %their_task = and i64 %theirs, {(1 << END) - 1}
+  %their_end = lshr i64 %theirs, {END}
+  %left = icmp ult i64 %their_task, %their_end
+  %farther = add i64 %away, 1
+  br i1 %left, label %steal, label %others
+steal:
+  %rest = sub i64 %their_end, %their_task
+  %lower = lshr i64 %rest, 1
+  %middle = add i64 %their_task, %lower
+  %shifted = shl i64 %middle, {END}
+  %kept = or i64 %shifted, %their_task
+  %moved = cmpxchg ptr %place, i64 %theirs, i64 %kept monotonic monotonic, align 8
+  %got = extractvalue {{ i64, i1 }} %moved, 1
+  br i1 %got, label %adopt, label %others
+adopt:
+  %upper = shl i64 %their_end, {END}
+  %mine = or i64 %upper, %middle
+  store atomic i64 %mine, ptr %own monotonic, align 8
+  br label %front
 done:
   ret void
 }}
@@ -119,6 +168,9 @@ entry:
   {_at("mutex", MUTEX_AT)}
   {_at("jobs", JOBS_AT)}
   {_at("left", LEFT_AT)}
+  {_at("born", BORN_AT)}
+  %older = atomicrmw add ptr %born, i64 1 monotonic
+  %me = add i64 %older, 1
   br label %idle
 idle:
   %seen = phi i64 [ 0, %entry ], [ %generation, %work ], [ %generation, %tell ], [ %last, %wake ]
@@ -139,7 +191,7 @@ enter:
   %entered = extractvalue {{ i64, i1 }} %swap, 1
   br i1 %entered, label %work, label %look
 work:
-  call void @pool_tasks(ptr %pool)
+  call void @pool_tasks(ptr %pool, i64 %me)
   %before = atomicrmw sub ptr %gate, i64 1 seq_cst
   %rest = and i64 %before, {OPEN | ENTRANTS}
   %ended = icmp eq i64 %rest, 1
@@ -234,11 +286,14 @@ _RUN: Final = f"""\
 define internal void @pool_run(ptr %pool, ptr %function, ptr %context, i64 %tasks) nounwind {{
 entry:
   {_at("busy", BUSY_AT)}
+  %ranged = icmp ult i64 %tasks, {1 << END}
+  br i1 %ranged, label %free, label %alone
+free:
   %taken = cmpxchg ptr %busy, i64 0, i64 1 acquire monotonic, align 8
   %mine = extractvalue {{ i64, i1 }} %taken, 1
   br i1 %mine, label %publish, label %alone
 alone:
-  %task = phi i64 [ 0, %entry ], [ %after, %do ]
+  %task = phi i64 [ 0, %entry ], [ 0, %free ], [ %after, %do ]
   %some = icmp slt i64 %task, %tasks
   br i1 %some, label %do, label %out
 do:
@@ -250,10 +305,24 @@ publish:
   store ptr %function, ptr %p0, align 8
   {_at("p1", CONTEXT_AT)}
   store ptr %context, ptr %p1, align 8
-  {_at("p2", TASKS_AT)}
-  store i64 %tasks, ptr %p2, align 8
-  {_at("next", NEXT_AT)}
-  store atomic i64 0, ptr %next monotonic, align 8
+  {_at("p2", HELPERS_AT)}
+  %helpers = load i64, ptr %p2, align 8
+  %threads = add i64 %helpers, 1
+  {_at("ranges", RANGES_AT)}
+  br label %share
+share:
+  %number = phi i64 [ 0, %publish ], [ %next, %share ]
+  %first = phi i64 [ 0, %publish ], [ %last, %share ]
+  %next = add i64 %number, 1
+  %product = mul i64 %tasks, %next
+  %last = udiv i64 %product, %threads
+  %upper = shl i64 %last, {END}
+  %range = or i64 %upper, %first
+  %place = getelementptr [{RANGE_BYTES} x i8], ptr %ranges, i64 %number
+  store atomic i64 %range, ptr %place monotonic, align 8
+  %more = icmp ult i64 %next, %threads
+  br i1 %more, label %share, label %shared
+shared:
   {_at("gate", GATE_AT)}
   %closed = load atomic i64, ptr %gate monotonic, align 8
   %opened = add i64 %closed, {GENERATION + OPEN}
@@ -267,7 +336,7 @@ wake:
   call void @pool_wake(ptr %pool, ptr %jobs)
   br label %work
 work:
-  call void @pool_tasks(ptr %pool)
+  call void @pool_tasks(ptr %pool, i64 0)
   call void @pool_wait(ptr %pool)
   store atomic i64 0, ptr %busy release, align 8
   br label %out

@@ -3,13 +3,12 @@
 import ctypes
 import os
 import weakref
-from functools import cache
 from typing import Any, Final, Self
 
 import llvmlite.binding as llvm
 
 from ansorpy.codegen.runtime.pool_text import POOL_BYTES, pool_text
-from ansorpy.host_jit import compile_here
+from ansorpy.host_jit import compile_once
 
 ALIGN_BYTES = 64
 START = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)
@@ -27,12 +26,6 @@ define void @stop(ptr %pool) nounwind {
 """
 
 
-@cache
-def _pool_runtime() -> Any:
-    """Return LLVM's engine around `start` and `stop`, compiled once per process."""
-    return compile_here("\n".join([pool_text(llvm.get_process_triple()), _START_STOP]), 3)
-
-
 class ThreadPool:
     """Threads that run tasks of kernels beside the thread that calls a kernel.
 
@@ -46,7 +39,7 @@ class ThreadPool:
     def __init__(self, threads: int) -> None:
         if threads < 1:
             raise ValueError(f"cannot make a pool of {threads} threads; expected at least 1")
-        engine = _pool_runtime()
+        engine = compile_once("\n".join([pool_text(llvm.get_process_triple()), _START_STOP]), 3)
         memory = ctypes.create_string_buffer(POOL_BYTES + ALIGN_BYTES)
         self.address = -(-ctypes.addressof(memory) // ALIGN_BYTES) * ALIGN_BYTES
         START(engine.get_function_address("start"))(self.address, threads)

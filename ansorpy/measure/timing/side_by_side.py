@@ -13,11 +13,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, Final, TypeVar
 
 from ansorpy.codegen.runtime.native_launcher import NATIVE, NativeCall, word_array
-from ansorpy.host_jit import compile_here
+from ansorpy.host_jit import compile_once
 
 T = TypeVar("T")
 
@@ -60,12 +59,6 @@ out:
 GATE_WORDS: Final = 9  # copies that have come; a cache line later, those that are done
 
 
-@cache
-def _engine() -> Any:
-    """Return LLVM's engine around `copy`, compiled once per process."""
-    return compile_here(_COPY, 3)
-
-
 class SideBySide:
     """Copies of a kernel as one call: each copy is called once.
 
@@ -92,7 +85,7 @@ class SideBySide:
         The time ends with the last call of the slowest copy.
         """
         gate = word_array([0] * GATE_WORDS)
-        copy = NATIVE(int(_engine().get_function_address("copy")))
+        copy = NATIVE(int(compile_once(_COPY, 3).get_function_address("copy")))
         shared = loops, ctypes.addressof(gate), len(self._calls)
         first, *others = [word_array([one.entry, one.words, *shared]) for one in self._calls]
 
