@@ -17,6 +17,7 @@ from ansorpy.bundle.plan import HostedStep, KernelStep, ModelPlan, SelfTest, Ste
 from ansorpy.bundle.tensor_file import TensorFile, raw, tensor_file
 from ansorpy.graph.aliases import ALIGN_BYTES
 from ansorpy.graph.graph import Array, ValueInfo, Weight
+from ansorpy.records.record import parts_to_json
 
 
 def write_bundle(path: Path, plan: ModelPlan) -> Path:
@@ -98,6 +99,7 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
         "source_sha256": plan.source_digest or None,
         "bound": bound_facts(plan.bound),
         "ansorpy": version("ansorpy"),
+        **({"parts": parts_to_json(plan.parts)} if plan.parts else {}),
     }  # fmt: skip
 
 

@@ -122,6 +122,7 @@ class ModelPlan:
         self_test: a case for `model.py --selftest`.
         bound: inputs of the model's file, of one element each, that the model was made for a value
             of: other runtimes of the file need them.
+        parts: option, name and package of the parts of the search that are not the default ones.
 
     Raises:
         ValueError: names the step and the value that do not fit.
@@ -140,6 +141,7 @@ class ModelPlan:
     hosted: tuple[HostedFunction, ...] = ()
     self_test: SelfTest | None = field(default=None, compare=False)
     bound: Mapping[str, Weight] = field(default_factory=dict)
+    parts: tuple[tuple[str, str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for problem in _problems(self):

@@ -5,11 +5,14 @@ this machine.
 """
 
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from threading import Thread
+from typing import Protocol
 
+from ansorpy.errors import PluginError
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool, SharedProcesses
@@ -20,19 +23,32 @@ from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
-PATIENCE_S: Final = 1.0  # an answer is there before it is asked for
+
+class TimedMeasurer(Measurer, Protocol):
+    """A measuring back end whose calls have a time-out."""
+
+    @property
+    def timeout_s(self) -> float:
+        """The seconds after which a call counts as hanging."""
+
+    def measure(self, trial: TrialRequest, dag: Dag) -> Measured | Failed:
+        """Return as `Measurer.measure`; raise PluginError alone."""
+
+    def overdue(self) -> PluginError:
+        """Return the error of a call that hangs."""
 
 
 class MeasurerSlot:
-    """The slot of a measuring back end, which answers while a request is submitted.
+    """The slot of a measuring back end, each call of which has a thread of its own.
 
     Builders pause and other jobs wait as for `place`, the slot of this machine: the back end may
-    use the machine.
+    use the machine. The thread of a call that hangs is left alone; it ends with the process.
     """
 
-    def __init__(self, measurer: Measurer, dag: Dag, place: Slot) -> None:
+    def __init__(self, measurer: TimedMeasurer, dag: Dag, place: Slot) -> None:
         self._measurer, self._dag, self._place = measurer, dag, place
-        self._answer: Measured | Failed | None = None
+        self._answer: Measured | Failed | PluginError | None = None
+        self._end_s = 0.0  # the time-out of the call, by time.monotonic
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK)
         weakref.finalize(self, os.close, self._descriptor)
 
@@ -49,9 +65,16 @@ class MeasurerSlot:
         return self._place.reserve()
 
     def submit(self, request: TrialRequest | CheckRequest) -> None:
-        """Time the machine code of a trial; checks go to the slot of this machine."""
+        """Start to time the machine code of a trial; checks go to the slot of this machine."""
         assert isinstance(request, TrialRequest)
-        self._answer = self._measurer.measure(request, request.meaning or self._dag)
+        self._end_s = time.monotonic() + self._measurer.timeout_s
+        Thread(target=self._measure, args=(request,), daemon=True).start()
+
+    def _measure(self, request: TrialRequest) -> None:
+        try:
+            self._answer = self._measurer.measure(request, request.meaning or self._dag)
+        except PluginError as error:  # raised again in the thread of the tuning
+            self._answer = error
         os.eventfd_write(self._descriptor, 1)
 
     def fileno(self) -> int:
@@ -59,13 +82,18 @@ class MeasurerSlot:
         return self._descriptor
 
     def patience_s(self) -> float:
-        """Return the seconds to wait for the descriptor."""
-        return PATIENCE_S
+        """Return the seconds that the call in progress has left."""
+        return max(0.0, self._end_s - time.monotonic())
 
     def advance(self) -> Outcome | Checked | None:
-        """Return the answer."""
-        os.eventfd_read(self._descriptor)
+        """Return the answer; raise the error of the back end, or that of a call that hangs."""
+        try:
+            os.eventfd_read(self._descriptor)
+        except BlockingIOError:
+            raise self._measurer.overdue() from None
         answer, self._answer = self._answer, None
+        if isinstance(answer, PluginError):
+            raise answer
         return answer
 
 
@@ -79,7 +107,7 @@ class MeasurerPool(MeasurePool):
 
     def __init__(
         self,
-        measurer: Measurer,
+        measurer: TimedMeasurer,
         dag: Dag,
         target: Target,
         settings: MeasureSettings | None = None,

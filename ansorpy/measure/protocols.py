@@ -110,8 +110,10 @@ class Measurer(Protocol):
     """A measuring back end of another package: it times machine code in place of a slot.
 
     It may run the code elsewhere, simulate it, or price it. One object serves all tasks of a
-    tuning, one call at a time, in the process of the tuning. Its times rank candidates and compare
-    with one another only: leaders are checked and raced by the slot of this machine.
+    tuning, one call at a time, in the process of the tuning, each call in a thread of its own. A
+    call without an answer after `timeout_s` seconds, an attribute that may be missing (60), ends
+    the tuning. Its times rank candidates and compare with one another only: leaders are checked
+    and raced by the slot of this machine.
     """
 
     def measure(self, trial: TrialRequest, dag: Dag) -> Measured | Failed:

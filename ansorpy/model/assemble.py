@@ -33,10 +33,11 @@ class TaskLibrary:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The file that a model came from, and the number of threads that it is tuned for."""
+    """The file that a model came from, the threads that it is tuned for, parts of its search."""
 
     digest: str = ""
     threads: int = 1
+    parts: tuple[tuple[str, str, str], ...] = ()
 
 
 def plan_of(
@@ -85,6 +86,7 @@ def plan_of(
         hosted=tuple(functions.values()),
         self_test=self_test,
         bound=graph.bound,
+        parts=origin.parts,
     )
 
 

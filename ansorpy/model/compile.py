@@ -35,6 +35,7 @@ from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.forecast import forecast_of_sum
 from ansorpy.tuner.options import check_whole
+from ansorpy.tuner.plugged import recorded_parts
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
@@ -198,7 +199,8 @@ class Compilation:
         asked = self.request
         if self.reference is None:
             self.reference = reference_of(asked.graph, asked.file, asked.options.seed)
-        origin = Origin(asked.digest, asked.target.cores)
+        parts = recorded_parts(_request(self, self.tasks.dags, weights={}))
+        origin = Origin(asked.digest, asked.target.cores, parts)
         plan = plan_of(self.partition, self.tasks, self.libraries, origin, self.reference.self_test)
         new, bare = (asked.out.with_name(f"{asked.out.stem}.{w}.zip") for w in ("new", "bare"))
         try:

@@ -16,7 +16,7 @@ import numpy as np
 from ansorpy.cost.gbm import GbmModel
 from ansorpy.cost.model import Batch, CostModel, Sample, Scores
 from ansorpy.cost.roofline import RooflineModel
-from ansorpy.errors import shown
+from ansorpy.errors import PluginError, shown
 from ansorpy.events import Plugged
 from ansorpy.measure.outcome import Failed, FailureKind, Measured
 from ansorpy.measure.protocols import Measurer, TrialRequest
@@ -50,6 +50,8 @@ from ansorpy.tuner.plugins import (
 )
 from ansorpy.tuner.request import Request
 
+MEASURE_S: Final = 60.0  # time-out of a call of a measuring back end that sets none
+MOST_MEASURE_S: Final = 86_400.0  # the longest that it may set, a day
 MAX_STATE: Final = 1 << 20  # characters of the memory of a strategy as JSON
 
 
@@ -218,6 +220,11 @@ class PluggedMeasurer:
 
     plugin: Plugin
     measurer: Measurer
+    timeout_s: float = MEASURE_S
+
+    def overdue(self) -> PluginError:
+        """Return the error of a call that hangs."""
+        return failed(self.plugin, "measure", f"gave no answer in {self.timeout_s:g} s")
 
     def measure(self, trial: TrialRequest, dag: Dag) -> Measured | Failed:
         """Return finite positive samples in seconds, or a failure of a known kind.
@@ -240,15 +247,19 @@ class PluggedMeasurer:
         return Measured(tuple(times_s), run_s=took_s, aborted=bool(found.aborted))
 
 
-def measurer_of(request: Request, plugin: Plugin) -> Measurer:
+def measurer_of(request: Request, plugin: Plugin) -> PluggedMeasurer:
     """Return a new object of a measuring back end of another package.
 
     Raises:
-        PluginError: it cannot be loaded or made.
+        PluginError: it cannot be loaded or made, or its time-out is no positive number.
     """
     made = plugin.make(request.target, request.seed)
     check_methods(plugin, made, ("measure",))
-    return PluggedMeasurer(plugin, made)
+    timeout_s = guarded(plugin, "timeout_s", getattr, made, "timeout_s", MEASURE_S)
+    if type(timeout_s) not in (int, float) or not 0.0 < timeout_s <= MOST_MEASURE_S:
+        why = f"is {shown(timeout_s, 100)}, no number of seconds up to {MOST_MEASURE_S:g}"
+        raise failed(plugin, "timeout_s", why)
+    return PluggedMeasurer(plugin, made, float(timeout_s))
 
 
 def model_of(request: Request, prior: CostModel | None = None) -> CostModel:

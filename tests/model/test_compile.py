@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -99,10 +100,16 @@ def test_a_model_becomes_a_bundle_and_a_later_tuning_starts_from_its_records(
     expected = run(small_model(), inputs)
     with load_model(out) as model:
         found = model(**inputs)
+        assert "parts" not in model.manifest
     for name, array in zip(expected, found, strict=True):
         np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-6)
-    _, again = play(compiled(request(out, trials=8), store))
+    _, again = play(compiled(request(out, trials=8, cost_model="analytic"), store))
     assert again.trials == 0
+    with load_model(out) as model:
+        (part,) = model.manifest["parts"].items()
+    assert part == (
+        "cost_model", {"name": "analytic", "package": f"ansorpy {version('ansorpy')}"},
+    )  # fmt: skip
 
 
 def test_other_weights_are_answered_from_the_store_without_a_trial(tmp_path: Path) -> None:

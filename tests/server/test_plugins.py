@@ -15,6 +15,7 @@ from tests.server.databases import ON_SQLITE
 from tests.server.service import MM, Service, service
 from tests.server.test_rule_files import ran
 from tests.tuner.test_plugins import (
+    HANGS,
     PROPOSES,
     TIMES,
     Install,
@@ -143,21 +144,22 @@ RAISING = (
     (SPACES, "1 / 0", "its import raised ZeroDivisionError: division by zero"),
     (SEARCHES, PROPOSES + "raise SystemExit(3)", "propose raised SystemExit: 3"),
     (MEASURERS, TIMES + "raise OSError('board off')", "measure raised OSError: board off"),
+    (MEASURERS, TIMES + HANGS, "measure gave no answer in 0.2 s"),
 )
 
 
 @ON_SQLITE
-def test_a_part_that_raises_fails_its_job_and_no_other(
+def test_a_part_that_raises_or_hangs_fails_its_job_and_no_other(
     running: Service, engine: Engine, install: Install, tmp_path: Path
 ) -> None:
-    for group, code, why in RAISING:
-        name = f"raising_{group.option}"
-        install(name, f"[{group.points}]\nraising = {name}:Mine\n", code)
-        job = ran(running, engine, tmp_path, **{group.option: "raising"}, budget={"trials": 4})
+    for number, (group, code, why) in enumerate(RAISING):
+        name = f"raising_{number}_{group.option}"
+        install(name, f"[{group.points}]\nbad{number} = {name}:Mine\n", code)
+        job = ran(running, engine, tmp_path, **{group.option: f"bad{number}"}, budget={"trials": 4})
         assert (job["state"], job["reason"]) == (
             "failed",
-            f"cannot tune with {group.kind} raising of {name} 1.0 because {why}; expected a plug-in"
-            f" without errors, or {group.option} {group.default}",
+            f"cannot tune with {group.kind} bad{number} of {name} 1.0 because {why}; expected a"
+            f" plug-in without errors, or {group.option} {group.default}",
         )
     after = ran(running, engine, tmp_path, budget={"trials": 4})
     assert after["state"] == "succeeded", after

@@ -229,6 +229,7 @@ class Mine:
     def __init__(self, target, seed): ...
     def measure(self, trial, dag):
         """
+HANGS = "import time; time.sleep(1e6)\n    timeout_s = 0.2"
 MAKES = """
 from dataclasses import replace
 from ansorpy.sketch import derive
@@ -288,6 +289,9 @@ REPEATS = "return [one] if (one := next(iter(view.costs_s), None)) else view.ran
         ("measurer", TIMES + "return Measured((0.0,))", "measure returned samples [0.0], which"),
         ("measurer", TIMES + "return Measured((1e-3, float('nan')))", "measure returned samples"),
         ("measurer", TIMES + "return Measured(('x',))", "measure raised ValueError"),
+        ("measurer", TIMES + HANGS, "measure gave no answer in 0.2 s"),
+        ("measurer", TIMES + "...\n    timeout_s = '9'", "timeout_s is 9, no number of"),
+        ("measurer", TIMES + "...\n    timeout_s = 0", "timeout_s is 0, no number of"),
     ],
 )  # fmt: skip
 def test_a_wrong_part_is_named_with_its_package_and_stage(
