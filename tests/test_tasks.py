@@ -97,6 +97,16 @@ def test_a_shorter_first_round_is_followed_by_the_rest_of_its_trials() -> None:
     assert sizes == [8, 6, 64]
 
 
+def test_rounds_that_share_the_first_trials_count_as_one_of_a_dead_task() -> None:
+    dealer = scheduler(tasks(1), Settings(512))
+    for measured in (2, 6, 64):
+        assert not dealer.stopped
+        turn = dealer.next_turn()
+        assert turn is not None
+        dealer.report(turn, measured)
+    assert dealer.stopped == {"t0": "no valid candidate in 72 trials"}
+
+
 def test_warm_up_is_one_round_each_in_order() -> None:
     turns = play(scheduler(tasks(4), Settings(256)), falling)
     assert [turn.task.name for turn in turns[:4]] == ["t0", "t1", "t2", "t3"]

@@ -181,13 +181,22 @@ class TaskScheduler:
         limit = self._settings.early_stop_trials
         if trials == 0:
             progress.stopped = "no candidates left"
-        elif progress.best_s == inf and progress.rounds >= self._settings.hopeless_rounds:
+        elif self._is_hopeless(progress):
             progress.stopped = f"no valid candidate in {progress.trials} trials"
         elif limit is not None and progress.trials_since_gain >= limit:
             progress.stopped = f"no gain in {progress.trials_since_gain} trials"
         elif progress.trials == self._settings.task_trials:
             progress.stopped = f"{progress.trials} trials, the most of a task"
         self._leave_group(progress)
+
+    def _is_hopeless(self, progress: Progress) -> bool:
+        """Return whether a task had rounds enough for a valid result, and has none.
+
+        The rounds that share the first trials are no more than one.
+        """
+        begun = progress.trials > min(FIRST_ROUND, self._round)
+        enough = progress.rounds >= self._settings.hopeless_rounds
+        return progress.best_s == inf and enough and begun
 
     def _equal_turn(self, alive: Sequence[Progress], left: int) -> Turn:
         """Give a turn to the task with the fewest trials, sized so that all end up equal."""
