@@ -6,8 +6,9 @@ BIN    := $(VENV)/bin
 TORCH  := .venv-torch
 CUDA   := .venv-cuda
 SECONDS_DEMO ?= 60
-# Where PYTHONDONTWRITEBYTECODE is set, every process of a tuning would compile 290 modules for itself.
-COMPILE := $(BIN)/python -m compileall -q ansorpy
+# Where PYTHONDONTWRITEBYTECODE is set, every process would compile its modules for itself.
+# compileall does not follow links to folders, so these are named.
+COMPILE := $(BIN)/python -m compileall -q ansorpy ansorpy/rules ansorpy/server
 
 .PHONY: help setup demo test test-torch test-cuda check fix golden test-all bench bench-peers bench-suite columnar serve wheel lock clean load
 
