@@ -3,15 +3,19 @@
 import gc
 import signal
 from collections.abc import Iterator
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from ansorpy.plan import choices
+from ansorpy.search import EvolutionSettings, evolve, strategy
+from ansorpy.tuner import first_answer
 
 SKETCHES = 64  # the plans of at most so many sketches are kept
+FEW = 256  # candidates of an iteration; tests/model, and tunings through a service, have all 2,048
 
 # A busy machine is slow: no deadline of an example, and none of making examples.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,6 +55,14 @@ def known_plans() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choices, "plans", lru_cache(SKETCHES)(choices.plans))
         yield
+
+
+@pytest.fixture
+def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search with few candidates, for tests that assert nothing of how good a candidate is."""
+    small = EvolutionSettings(population=FEW)
+    monkeypatch.setattr(strategy, "evolve", partial(evolve, settings=small))
+    monkeypatch.setattr(first_answer, "SETTINGS", replace(first_answer.SETTINGS, population=FEW))
 
 
 class Golden:

@@ -38,6 +38,8 @@ from ansorpy.units import eta_s
 from tests.fakes import fake_pools
 from tests.test_tune import MM, TARGET
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 FIRST = FirstAnswer("mm", Path("mm-first.zip"), 1.9e-3, 1.2, ("random",))
 SLOWER = Improved("mm", 2.0e-3, 8)
 

@@ -42,6 +42,8 @@ from ansorpy.tuner.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import COMPILE_S, FakePool, cost_s, fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 RELU = "def relu(float(64) A) -> (B) { B(i) = fmax(A(i), 0) }"
 TARGET = Target(vector_bits=256, registers=16)

@@ -17,6 +17,8 @@ from ansorpy.tuner.tune import run
 from tests.ansor_log.test_replay import CPU, PUBLIC, TARGET, TUTORIAL
 from tests.fakes import fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 SMALL = TUTORIAL.replace("1024", "64")
 
 

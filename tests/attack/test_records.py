@@ -10,6 +10,8 @@ from tests.attack import records
 from tests.attack.forge import MM, Attack, attack, good, text
 from tests.attack.records import check, main
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 
 

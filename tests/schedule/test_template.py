@@ -44,6 +44,8 @@ from ansorpy.tuner.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 (MM,) = parse("def mm(float(64,48) A, float(48,96) B) -> (C) { C(y,x) +=! A(y,k) * B(k,x) }")
 AVX2 = Target("cpu", vector_bits=256)
 AVX512 = replace(AVX2, vector_bits=512)

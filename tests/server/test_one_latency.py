@@ -29,6 +29,8 @@ from ansorpy.tuner.tune import run
 from tests.fakes import cost_s, fake_pools
 from tests.server.service import MM, Service, service
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 TWO = MM + "\ndef relu(float(64) A) -> (B) { B(i) = fmax(A(i), 0) }"
 RACE_S = 2.5e-3  # slower than the fastest trial; the race counts
 

@@ -28,6 +28,8 @@ from ansorpy.tuner.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
 

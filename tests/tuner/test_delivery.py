@@ -28,6 +28,8 @@ from ansorpy.tuner.request import Request
 from ansorpy.tuner.tune import run
 from tests.fakes import FakePool, cost_s
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 
 def tuned(
     out: Path, kind: type[FakePool], verdict: Callable[[Program], Outcome] | None = None

@@ -20,6 +20,8 @@ from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.tune import run
 from tests.fakes import cost_s, fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 TARGET = Target(cores=2)
 MM = "def mm(float(24,32) A, float(32,16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 RELU = "def relu(float(64,64) X) -> (Y) { Y(i,j) = fmax(X(i,j), 0) }"

@@ -25,6 +25,8 @@ from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.time_budget import DELIVERY_SHARE, FINISH_S, LIBRARY_S, TimeBudget
 from ansorpy.tuner.tune import run
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 DAG = replace(workloads.matmul(48, 48, 48), name="mm")
 OTHER = replace(workloads.softmax(17, 33), name="sm")
 

@@ -33,6 +33,8 @@ from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.tune import run
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 SM_90: Final = cuda_target("sm_90")
 DAGS: Final = {
     "matmul": lambda: workloads.matmul(16, 32, 8),

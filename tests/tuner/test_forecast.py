@@ -22,6 +22,8 @@ from ansorpy.tuner.request import Request
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 OTHER = "def mv(float(24,32) A, float(32) B) -> (C) { C(i) +=! A(i,k) * B(k) }"
 times = st.lists(st.one_of(st.floats(1e-6, 1.0), st.just(inf)), max_size=80)

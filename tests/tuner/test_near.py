@@ -24,6 +24,8 @@ from ansorpy.tuner.tune import run
 from ansorpy.tuner.warm import nearest
 from tests.fakes import fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 HERE = Target(vector_bits=256, registers=16)
 ELSEWHERE = replace(HERE, vector_bits=512, registers=32)
 DAG = matmul(16, 32, 24)

@@ -23,6 +23,8 @@ from ansorpy.tuner.request import Request
 from ansorpy.tuner.scheduler import Settings, TaskScheduler
 from ansorpy.tuner.share import Share
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 TWO = parse(
     "def mm(float(8,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }\n"
     "def sm(float(8,5) A) -> (C) { C(i) +=! A(i,k) }"

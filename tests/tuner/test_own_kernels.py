@@ -22,6 +22,8 @@ from ansorpy.tuner.own_kernels import own_kernels
 from ansorpy.tuner.ranking import NAIVE, rank
 from ansorpy.tuner.request import Request
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 DAG = replace(workloads.matmul(16, 16, 16), name="mm")
 OTHER = replace(workloads.softmax(17, 33), name="sm")
 ONE = np.float32(1.0)

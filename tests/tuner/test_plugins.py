@@ -38,6 +38,8 @@ from tests.tuner.test_checkpoint import Killed, Ledger
 from tests.tuner.test_checkpoint import events as ledger_events
 from tests.tuner.test_device_delivery import manifest_of
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 MM = "def mm(float(24,32) A, float(32,16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "parts"
 Install = Callable[..., Path]

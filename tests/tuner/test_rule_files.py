@@ -15,6 +15,8 @@ from ansorpy.tuner.rule_files import load_rules, rule_folder
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import rules_name
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 GOOD = """
 from ansorpy.state.rule import Rule
 from ansorpy.state.transform import tile

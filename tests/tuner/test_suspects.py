@@ -6,6 +6,7 @@ from math import comb
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from ansorpy.tuner.request import Request
 from ansorpy.tuner.suspects import ERROR, LEAST_FAILED, Traits, suspects, upper_tail
 from ansorpy.tuner.tune import run
 from tests.fakes import cost_s, fake_pools
+
+pytestmark = pytest.mark.usefixtures("few_candidates")
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 

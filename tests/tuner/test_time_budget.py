@@ -35,6 +35,8 @@ from ansorpy.tuner.tune import run
 from tests.fakes import FakePool
 from tests.tuner.test_checkpoint import MM, TARGET
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 
 class Clock:
     def __init__(self) -> None:

@@ -21,6 +21,8 @@ from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 OTHER = "def other(float(48,32) A, float(32,24) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 TARGET = Target(vector_bits=256, registers=16)
