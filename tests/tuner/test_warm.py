@@ -26,8 +26,6 @@ from ansorpy.tuner.tune import run
 from ansorpy.tuner.warm import LOOKED_AT, NOTES, SEEDS
 from tests.fakes import fake_pools
 
-pytestmark = pytest.mark.usefixtures("few_candidates")
-
 (MM,) = parse("def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")
 CONV = conv2d(1, 8, 8, 8, 8, 3, Window(padding=1))
 TARGET = Target(vector_bits=256, registers=16)
