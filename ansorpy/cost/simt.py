@@ -21,7 +21,7 @@ from ansorpy.gpus import Gpu
 from ansorpy.rewrites.warp_products import BF16
 
 # Raised if the estimate of a program changes: records of other versions are not compared with.
-ESTIMATE_VERSION: Final = 5
+ESTIMATE_VERSION: Final = 6
 SHARED_WAVE_CLOCKS: Final = 1.0  # clocks of an SM for a wave of shared memory: 128 bytes
 L2_BYTES_PER_CLOCK: Final = 64.0  # bytes of an SM and clock from L2
 MATRIX_MULTIPLY_ADDS: Final = BF16.multiply_adds  # multiply-adds of one instruction

@@ -10,6 +10,7 @@ from typing import Final
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.passes.bind_sizes import bind_sizes
 from ansorpy.loopir.passes.drop_masks import drop_masks
+from ansorpy.loopir.passes.extend_tiles import extend_tiles
 from ansorpy.loopir.passes.hoist import hoist
 from ansorpy.loopir.passes.hoist_alloc import hoist_alloc
 from ansorpy.loopir.passes.hoist_init import hoist_init
@@ -117,6 +118,8 @@ def lower_for_cuda(
     # After sums are in registers; before unrolling, which copies tiles of single steps.
     yield "warp_matrices", (program := warp_matrices(program, target))
     room = room_bytes(program, target)
+    # After matrices, which divide the steps of a sum themselves.
+    yield "extend_tiles", (program := extend_tiles(program))
     # After all passes that look for a loop around one tile.
     yield "unroll", (program := unroll(program, budgets, target.registers))
     # Shared memory is given out per kernel, and peeling has left several allocations.

@@ -1,8 +1,9 @@
 """One tile operation, written out for one thread of a block."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from llvmlite import ir
@@ -10,7 +11,7 @@ from llvmlite import ir
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import BYTES, COMPUTED, I32, STORED, constant, vector
 from ansorpy.codegen.simd.tile import SimdTile, TileExpr, preorder
-from ansorpy.codegen.simd.values import Index, Point
+from ansorpy.codegen.simd.values import HOLDS, Index, Point, is_zero
 from ansorpy.codegen.simt.collectives import COPY_BYTES, WARP, ThreadBlock
 from ansorpy.codegen.text_builder import type_text
 from ansorpy.errors import BuildError
@@ -33,6 +34,7 @@ class ThreadTile(Expansion):
         across: whether the tile is a reduction over the lanes.
         wide: the neighbouring elements that a thread loads or stores at once, at most.
         late: whether elements may arrive at the next barrier.
+        places: extents of lane variables by symbol; a thread that runs the tile is within.
     """
 
     def __init__(
@@ -46,10 +48,12 @@ class ThreadTile(Expansion):
         across: bool,
         wide: int = 1,
         late: bool = False,
+        places: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         super().__init__(tile, block.b, values, shared, hoisted)
         self.block, self.among, self.inside = block, among, across
         self.wide, self.late, self.grouped = wide, late, dict[str, bool]()
+        self.places = places
         self.to_memory = not tile.results
         own = any(self.written & value.reads for value in tile.values)
         self.waits = tile.mask is None and not own  # a masked store lies in its own branch
@@ -210,6 +214,18 @@ class ThreadTile(Expansion):
         """Combine the targets with the value of all threads."""
         self.put(outer, self.combined(self.fetch(outer), total), None)
 
+    def compare_index(self, op: str, gap: Index) -> Any:
+        """Return `gap op 0`; a bool if it is the same for all threads that run the tile."""
+        if len(gap.lanes) == 1 and gap.terms.keys() <= self.places.keys():
+            ends = [(0, n * (self.places[name] - 1)) for name, n in gap.terms.items()]
+            low, high = (gap.lanes[0] + sum(pick(one) for one in ends) for pick in (min, max))
+            # An order holds everywhere if it holds at both ends; an equality, at one value only.
+            if low == high or op not in ("==", "!="):
+                found = {HOLDS[op](low, 0), HOLDS[op](high, 0)}
+                if len(found) == 1:
+                    return found.pop()
+        return super().compare_index(op, gap)
+
     def fetch_scalar(self, name: str, dtype: str, index: Index, guard: Any) -> Any:
         """Load one element in a branch; 0 if the guard does not hold."""
         if guard is False:
@@ -240,6 +256,8 @@ class ThreadTile(Expansion):
     def stored(self, value: Any, dtype: str) -> Any:
         """Return a value in the form that memory holds: a copied element as it was loaded."""
         _, element, known = self.block.elements.get(id(value), (None, None, ""))
+        if dtype in HALVES and isinstance(value, ir.Constant) and is_zero(value.constant):
+            return ir.Constant(STORED[dtype], None)
         return element if known == dtype else super().stored(value, dtype)
 
     def of_group(self, name: str, dtype: str, index: Index, guard: Any) -> Any:

@@ -276,9 +276,10 @@ class KernelWriter(PhaseWriter):
         given = {name: self.values[name] for name in tile.names}
         among, wide = lanes_of(stmt) if stmt.lanes else 0, stmt.access_width
         maker, shared, late = self.tile_type, self.shared(), stmt.asynchronous
-        self.expand(
-            tile, maker(tile, given, shared, self.sums, self.block, among, across, wide, late)
-        )
+        lanes = zip(stmt.lanes, digits_of(stmt), strict=True)
+        places = {digit.symbol: extent for (_, extent), digit in lanes}
+        found = maker(tile, given, shared, self.sums, self.block, among, across, wide, late, places)
+        self.expand(tile, found)
 
     def matrix_tile(self, stmt: Tile, tile: SimdTile) -> None:
         """Write a tile on matrices.

@@ -43,7 +43,10 @@ from ansorpy.loopir.nodes import (
 )
 from ansorpy.loopir.rewrite import map_stmt, stmt_children, walk_stmt
 
-REPEATS: Final = 16  # elements or quads of a thread that are written out; more become a loop
+REPEATS: Final = 32  # elements or quads of a thread that are written out; more become a loop
+LEAST_NEIGHBOURS: Final = 8  # threads along a row, of which groups of 16 bytes fill a cache line
+# Repeats of a copy over the least ones: more cost as much as the quotients of places in order.
+IDLE: Final = 1.25
 
 
 @dataclass(frozen=True)
@@ -352,25 +355,63 @@ class _Digits:
 
 
 def _digits(names: list[str], extents: list[int], threads: int) -> _Digits:
-    """Return the place of a thread's elements in an array: row-major over repeats and threads."""
-    lanes: list[tuple[str, int]] = []
-    repeats: list[tuple[str, int]] = []
-    values: list[Expr] = []
-    left = threads
-    for name, extent in zip(reversed(names), reversed(extents), strict=True):
-        if left % extent and extent % left:
-            return _flat_digits(names, extents, threads)
-        lane = min(extent, left)
+    """Return the place of a thread's elements in an array: row-major over repeats and threads.
+
+    Threads divide every dimension evenly, or so that few of them idle and no place needs a
+    quotient; else they divide all elements in order.
+    """
+    lanes = _even_lanes(extents, threads) or _uneven_lanes(extents, threads)
+    if lanes is None:
+        return _flat_digits(names, extents, threads)
+    found = _Digits([], [], [])
+    tests: list[Expr] = []
+    for name, extent, lane in zip(names, extents, lanes, strict=True):
         value: Expr = ZERO
         if lane > 1:
-            lanes.insert(0, (f"{name}.t", lane))
+            found.lanes.append((f"{name}.t", lane))
             value = Var(f"{name}.t")
         if extent > lane:
-            repeats.insert(0, (f"{name}.r", extent // lane))
+            found.repeats.append((f"{name}.r", -(-extent // lane)))
             value = add(mul(Var(f"{name}.r"), Const(lane)), value)
-        values.insert(0, value)
-        left //= lane
-    return _Digits(values, lanes, repeats)
+        if extent % lane:
+            tests.append(Binary("lt", value, Const(extent)))
+        found.values.append(value)
+    found.mask = conjunction(tests) if tests else None
+    return found
+
+
+def _even_lanes(extents: list[int], threads: int) -> list[int] | None:
+    """Return the threads along each dimension that divide all evenly; None if they cannot."""
+    lanes: list[int] = []
+    for extent in reversed(extents):
+        if threads % extent and extent % threads:
+            return None
+        lanes.insert(0, min(extent, threads))
+        threads //= lanes[0]
+    return lanes
+
+
+def _uneven_lanes(extents: list[int], threads: int) -> list[int] | None:
+    """Return the threads along each dimension with the fewest repeats; None if many idle.
+
+    Of equal numbers of repeats, those with the most neighbours along the last dimension.
+    """
+    best: tuple[int, list[int]] | None = None
+    for times in range(1, extents[-1] + 1):
+        lanes, left = [-(-extents[-1] // times)], threads
+        if lanes[0] > threads:
+            continue
+        left //= lanes[0]
+        for extent in reversed(extents[:-1]):
+            lanes.insert(0, min(extent, left))
+            left //= lanes[0]
+        repeats = prod(-(-n // lane) for n, lane in zip(extents, lanes, strict=True))
+        if best is None or repeats < best[0]:
+            best = repeats, lanes
+        if lanes[-1] <= LEAST_NEIGHBOURS:
+            break
+    least = -(-prod(extents) // threads)
+    return best[1] if best and best[0] <= IDLE * least else None
 
 
 def _flat_digits(names: list[str], extents: list[int], threads: int) -> _Digits:

@@ -35,7 +35,7 @@ _BUFFER: Final = re.compile(r"define ptx_kernel .*?\(ptr addrspace\(1\)[^%]*(%\w
 
 _LABEL: Final = re.compile(r"([\w.]+):")
 _STORE: Final = re.compile(
-    r"\s*store (\w+|<[^>]*>) (\S+|<[^>]*>), (ptr addrspace\([13]\) \S+, align \d+)$"
+    r"\s*store (\w+|<[^>]*>) +(\S+|<[^>]*>), (ptr addrspace\([13]\) \S+, align \d+)$"
 )
 _VECTOR: Final = re.compile(r"<(\d+) x (\w+)>")
 _INCOMING: Final = re.compile(r"%([\w.]+) \]")

@@ -86,6 +86,23 @@ def test_threads_beyond_the_lanes_are_left_out(lanes: int, guards: int) -> None:
     assert text.count("br i1") == guards
 
 
+@pytest.mark.parametrize(("limit", "compared"), [(64, 0), (60, 1), (32, 1), (20, 1)])
+def test_a_condition_that_all_threads_decide_alike_is_not_computed(
+    limit: int, compared: int
+) -> None:
+    """Elements 32 d + l below `limit`, d = 0, 1: one of two groups of 32 has a condition."""
+    place = add(mul(Var("d"), c(32)), L)
+    mask = Binary("lt", place, c(limit))
+    text = text_of(
+        rows(
+            64,
+            Tile((("d", 2),), (("l", 32),), store("B", (ROW, place), read("A", ROW, place)), mask),
+        )
+    )
+    assert len(re.findall(r"icmp slt i64", text)) == compared - (limit == 32)
+    assert text.count("store float") == (1 if limit <= 32 else 2)
+
+
 def test_one_thread_stores_a_tile_without_lanes() -> None:
     text = text_of(rows(64, Tile((), (), store("S", (ROW,), read("A", ROW, c(0))))))
     assert re.search(r"icmp ult i32 %v\d+, 1\b", text)

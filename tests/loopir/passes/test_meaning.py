@@ -170,6 +170,7 @@ _AFTER = {
     "drop_masks": _all_is_tiled,
     "reuse_window": _all_is_tiled,
     "warp_matrices": _all_is_tiled,
+    "extend_tiles": _all_is_tiled,
     "unroll": _all_is_tiled,
     "hoist_alloc": _scratch_is_allocated_once,
     "vectors": _scratch_is_allocated_once,

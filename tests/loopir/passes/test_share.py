@@ -89,6 +89,9 @@ def test_the_meaning_stays(
         ((8, 8), (2, 2), [("i.t", 2), ("j.t", 2)], [("i.r", 4), ("j.w", 4)]),
         ((4, 6), (2, 3), [("j.t", 6)], [("i.r", 4)]),  # rows of 6 are not aligned
         ((3, 5), (2, 2), [("j.t", 4)], [("j.r", 4)]),  # 15 elements of 4 threads: by a quotient
+        ((5, 5), (4, 4), [("i.t", 3), ("j.t", 5)], [("i.r", 2)]),  # one of 16 threads idles
+        ((4, 24), (4, 4), [("i.t", 2), ("j.t", 6)], [("i.r", 2), ("j.w", 4)]),  # 4 of 16 idle
+        ((16, 96), (16, 8), [("i.t", 16), ("j.t", 8)], [("j.r", 3), ("j.w", 4)]),  # none idles
     ],
 )
 def test_elements_are_dealt_out_to_neighbours(
