@@ -10,11 +10,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread
 from typing import Any, Final, TextIO
 
 from ansorpy.errors import AnsorError, SpecError
@@ -43,7 +44,10 @@ from ansorpy.tuner.targets import named_target
 
 Counts = tuple[int, int | None]  # sketches at a small and at a large shape
 
-SILENCE_S: Final = 300.0  # the longest check of one operator; ours take a tenth of it
+SILENCE_S: Final = 300.0  # processor time of one operator at most; ours take a tenth of it
+PATIENCE: Final = 10  # times SILENCE_S until a child that sleeps, or has no processor, is ended
+LOOK_S: Final = 0.5  # between two looks at the child's processor time
+TICKS: Final = os.sysconf("SC_CLK_TCK")  # of /proc, per second
 GPU: Final = "cuda:sm_90"  # a preset: rules for a GPU are interpreted, and none has to be present
 PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 
@@ -128,7 +132,8 @@ def check_in_child(
     """Yield the begin, each operator that the rules passed, then the report.
 
     Args:
-        silence_s: seconds without a line after which the child is killed, and its operator refused.
+        silence_s: seconds of processor time without a line, or a tenth of the seconds, after which
+            the child is killed, and its operator refused.
 
     Raises:
         SpecError: no such file, no rule in it, an error while it is loaded, or a wrong operator.
@@ -196,7 +201,8 @@ def _reports(
     code = child.wait()
     why = f"the process of the check ended with status {code}"
     if code == -signal.SIGKILL:
-        why = f"the check takes more than {silence_s:g} s"
+        why = f"the check takes more than {silence_s:g} s of processor time"
+        why += f", or {PATIENCE * silence_s:g} s in all"
     rule = ", ".join(begun.rules) or Path(request.source).name
     found = Counterexample(rule, at["operator"], at["shape"], "", "", why)
     yield report_of(request, begun, checked, found)
@@ -211,12 +217,28 @@ def _read(told: Mapping[str, Any]) -> CheckedOperator:
 def _line(child: "subprocess.Popen[str]", silence_s: float) -> str:
     """Return the next line of the child, which is killed if there is none for too long."""
     assert child.stdout is not None  # a pipe
-    timer = Timer(silence_s, child.kill)
-    timer.start()
+    heard = Event()
+    began, used = time.monotonic(), _processor_s(child.pid)
+
+    def watch() -> None:
+        while not heard.wait(LOOK_S):
+            waited = time.monotonic() - began
+            if _processor_s(child.pid) - used > silence_s or waited > PATIENCE * silence_s:
+                child.kill()
+
+    watching = Thread(target=watch)
+    watching.start()
     try:
         return child.stdout.readline()
     finally:
-        timer.cancel()
+        heard.set()
+        watching.join()
+
+
+def _processor_s(pid: int) -> float:
+    """Return the processor time of a child so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def main() -> None:

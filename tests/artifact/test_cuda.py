@@ -497,8 +497,8 @@ def test_a_kernel_with_much_shared_memory_has_a_zip_without_source() -> None:
     assert "kernel.py" not in made.files
     assert made.manifest["cuda"]["source"] is None
     assert made.manifest["cuda"]["source_note"] == (
-        "cannot write C for CUDA because a block needs 69632 bytes of shared memory; expected at"
+        "cannot write C for CUDA because a block needs 65536 bytes of shared memory; expected at"
         " most 49152"
     )
     (launch,) = made.manifest["cuda"]["launches"]
-    assert launch["dynamic_bytes"] == launch["shared_bytes"] == 69632
+    assert launch["dynamic_bytes"] == launch["shared_bytes"] == 65536
