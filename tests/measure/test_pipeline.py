@@ -154,6 +154,34 @@ def test_a_candidate_that_failed_in_a_batch_is_built_again_alone() -> None:
     assert built.count(batches.request_of(good).what) == 1
 
 
+class LateBuilder(InProcessBuilder):
+    """A builder whose first batch has ended at the second look at it."""
+
+    looks = 0
+
+    def fileno(self) -> int:
+        self.looks += 1
+        if self.looks > 1 and not self.idle:
+            super()._tell()
+        return super().fileno()
+
+    def _tell(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_batch_that_ends_while_following_ones_begin_is_not_lost(fails: bool) -> None:
+    good, other = candidates(2)
+    wanted = Unbound(good.plan, (*good.row, 1), None) if fails else good
+    request_of = in_process(TARGET, measured).request_of
+    late = LateBuilder()
+    queue = BuildQueue([late, InProcessBuilder()], frozenset(), CodeCache())
+    queue.start(late, [request_of(wanted)], 1.0)
+    queue.follow([request_of(other)], 1.0)
+    (found,) = build_all(queue, [request_of(wanted)], 1.0)
+    assert isinstance(found, Failed if fails else BuildResult)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_nothing_more_is_built_or_measured_once_it_is_late(count: int) -> None:
     batches = in_process(TARGET, measured, count)

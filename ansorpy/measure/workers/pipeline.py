@@ -63,13 +63,7 @@ class BuildRunPipeline(Generic[T]):
         for number, request in enumerate(requests):
             self._numbers.setdefault(request, []).append(number)
         self._queue.take_finished()
-        under_way = {one for batch in self._queue.batches.values() for one in batch}
-        for request in tuple(self._numbers):
-            known = self._queue.cache.code(request)
-            if known is not None:
-                self._note(request, known)
-            elif request not in under_way:
-                self._waiting.append(request)
+        self._look_up()
         with ExitStack() as reserved:
             while len(self._results) < len(requests):
                 self._start_slot(reserved)
@@ -79,6 +73,16 @@ class BuildRunPipeline(Generic[T]):
         self._start_following(beside=False)
         return [self._results[number] for number in range(len(requests))]
 
+    def _look_up(self) -> None:
+        """Take known machine code; have every request built that no builder has."""
+        under_way = {one for batch in self._queue.batches.values() for one in batch}
+        for request in tuple(self._numbers):
+            known = self._queue.cache.code(request)
+            if known is not None:
+                self._note(request, known)
+            elif request not in under_way and request not in self._waiting:
+                self._waiting.append(request)
+
     def _start_following(self, beside: bool) -> None:
         if self._stop is None or not self._stop[0]():
             self._queue.start_following(beside)
@@ -86,7 +90,7 @@ class BuildRunPipeline(Generic[T]):
     def _give_up(self) -> None:
         if self._waiting and self._stop is not None and self._stop[0]():
             for request in self._waiting:
-                self._results |= dict.fromkeys(self._numbers[request], self._stop[1])
+                self._results |= dict.fromkeys(self._numbers.pop(request), self._stop[1])
             self._waiting.clear()
 
     def _start_slot(self, reserved: ExitStack) -> None:
@@ -153,6 +157,7 @@ class BuildRunPipeline(Generic[T]):
         if self._slot is not None and self._measured is not None:
             sources[self._slot.fileno()] = self._slot.patience_s(), self._advance
         if not sources:
+            self._look_up()  # the queue takes finished batches before it starts the following ones
             return
         poll = select.poll()
         for descriptor in sources:
