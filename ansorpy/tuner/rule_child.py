@@ -47,7 +47,7 @@ Counts = tuple[int, int | None]  # sketches at a small and at a large shape
 SILENCE_S: Final = 300.0  # processor time of one operator at most; ours take a tenth of it
 PATIENCE: Final = 10  # times SILENCE_S until a child that sleeps, or has no processor, is ended
 LOOK_S: Final = 0.5  # between two looks at the child's processor time
-TICKS: Final = os.sysconf("SC_CLK_TCK")  # of /proc, per second
+TICKS: Final = os.sysconf("SC_CLK_TCK")  # unit of processor time in /proc, per second
 GPU: Final = "cuda:sm_90"  # a preset: rules for a GPU are interpreted, and none has to be present
 PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 
