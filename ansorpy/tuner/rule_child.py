@@ -132,8 +132,8 @@ def check_in_child(
     """Yield the begin, each operator that the rules passed, then the report.
 
     Args:
-        silence_s: seconds of processor time without a line, or a tenth of the seconds, after which
-            the child is killed, and its operator refused.
+        silence_s: processor time of the child in seconds after which, if it has told no line, it
+            is killed and its operator refused; after PATIENCE times as many seconds in any case.
 
     Raises:
         SpecError: no such file, no rule in it, an error while it is loaded, or a wrong operator.
@@ -215,7 +215,7 @@ def _read(told: Mapping[str, Any]) -> CheckedOperator:
 
 
 def _line(child: "subprocess.Popen[str]", silence_s: float) -> str:
-    """Return the next line of the child, which is killed if there is none for too long."""
+    """Return the next line of the child, which is killed if it takes too long over it."""
     assert child.stdout is not None  # a pipe
     heard = Event()
     began, used = time.monotonic(), _processor_s(child.pid)

@@ -80,10 +80,11 @@ declare i32 @pthread_cond_destroy(ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_broadcast(ptr)"""
 
-# Run tasks of the present job until all ranges are empty. `me` numbers the thread: 0 is the caller,
-# whose range is that number's. A range between two threads (taken, not yet stored) is seen by
-# neither of the others, which may leave the job early. No word of a range recurs within a job, as
-# no task runs twice: so an exchange that succeeds has seen the present range.
+# Run tasks of the present job until all ranges are empty. `me` is the number of the thread, and of
+# its range; the caller has 0. A thread that steals holds the tasks in no range for a moment:
+# another thread that finds nothing then leaves the job early, which costs time only. No word of a
+# range recurs within a job, as no task runs twice: an exchange that succeeds has seen the present
+# range.
 _TASKS: Final = f"""\
 define internal void @pool_tasks(ptr %pool, i64 %me) nounwind {{
 entry:

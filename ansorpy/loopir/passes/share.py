@@ -45,7 +45,8 @@ from ansorpy.loopir.rewrite import map_stmt, stmt_children, walk_stmt
 
 REPEATS: Final = 32  # elements or quads of a thread that are written out; more become a loop
 LEAST_NEIGHBOURS: Final = 8  # threads along a row, of which groups of 16 bytes fill a cache line
-# Repeats of a copy over the least ones: more cost as much as the quotients of places in order.
+# Most repeats of a copy with idle threads, as a multiple of the fewest: beyond it the quotients of
+# a copy without idle threads cost less.
 IDLE: Final = 1.25
 
 

@@ -1,7 +1,7 @@
 """The test cases of a task as sealed folders that measuring processes read.
 
-The first case is computed in a thread beside other work, the others there, too, once they are
-needed or foreseen.
+A thread computes the first case beside other work, and all others once they are needed or
+`begin_others` is called.
 """
 
 from collections.abc import Iterator, Sequence
