@@ -10,6 +10,7 @@ from ansorpy.plan.inline import is_input, works
 from ansorpy.plan.lower import Choices, lower
 from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.plan.stage_choices import (
+    Lanes,
     SketchContext,
     followed_axes,
     is_tiled,
@@ -103,16 +104,15 @@ def _stage_options(
         parallel = tasks(context, stage) if isinstance(place, Root) else [0]
         lanes = _lanes(context, stage, chosen)
         if stage.name in context.blocks or context.blocks.host(place):
-            lanes = [(None, ())]  # its lanes are threads
-        free = [option for option in lanes if option[0] not in pinned(context, stage, place)]
+            lanes = ((None, ()),)  # its lanes are threads
+        fixed = pinned(context, stage, place)
+        free = [option for option in lanes if option[0] not in fixed]
         for j, (lane, pack) in enumerate(free or lanes):
             for k, count in enumerate(parallel):
                 yield i + j + k, StageChoice(place, count, lane, pack)
 
 
-def _lanes(
-    context: SketchContext, stage: Stage, chosen: dict[str, StageChoice]
-) -> list[tuple[str | None, tuple[str, ...]]]:
+def _lanes(context: SketchContext, stage: Stage, chosen: dict[str, StageChoice]) -> Lanes:
     """Return (lane axis, packed operands) options of a stage.
 
     A fused consumer and its tiled producer have the same lane axis.
@@ -121,14 +121,14 @@ def _lanes(
     if source is not None:
         axes = followed_axes(source, stage)
         lanes = [lane and axes.get(lane) for lane, _ in lane_and_pack(context, source)]
-        return [(lane, ()) for lane in dict.fromkeys(lanes)]
+        return tuple((lane, ()) for lane in dict.fromkeys(lanes))
     options = lane_and_pack(context, stage)
     if is_tiled(stage) and isinstance(stage.location, Attached):
         host = context.state.stage(stage.location.stage)
         if host.name in chosen and source_of(context, host) is stage:
             axes = followed_axes(stage, host)
             lane = chosen[host.name].lane
-            return [option for option in options if option[0] and axes.get(option[0]) == lane]
+            return tuple(option for option in options if option[0] and axes.get(option[0]) == lane)
     return options
 
 

@@ -1,7 +1,7 @@
 """The structural choices of one stage: location, lanes, packing, parallel loops, best first."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -31,14 +31,21 @@ LANE_AXES = 2  # candidates for the vectorized axis of a tiled stage
 PLACES = 4  # attach points of one stage that are tried
 TASKS_PER_CORE = 4  # parallel iterations per core that balance uneven lengths
 
+Lanes = tuple[tuple[str | None, tuple[str, ...]], ...]
+
 
 @dataclass(frozen=True)
 class SketchContext:
-    """A sketch and the scalar computations of its stages."""
+    """A sketch and the scalar computations of its stages.
+
+    Args:
+        lanes: the answers of `lane_and_pack` by stage: every combination of choices asks again.
+    """
 
     state: State
     works: Mapping[str, Work]
     target: Target
+    lanes: dict[str, Lanes] = field(default_factory=dict, init=False)
 
     @cached_property
     def blocks(self) -> ThreadBlocks:
@@ -196,8 +203,16 @@ def pinned(context: SketchContext, stage: Stage, place: Location) -> frozenset[s
     return frozenset(own.name for own, axis in pairs if axis.name in whole)
 
 
-def lane_and_pack(context: SketchContext, stage: Stage) -> list[tuple[str | None, tuple[str, ...]]]:
+def lane_and_pack(context: SketchContext, stage: Stage) -> Lanes:
     """Return the (lane axis, packed operands) options of a stage, the most promising first."""
+    if stage.name not in context.lanes:
+        context.lanes[stage.name] = tuple(_lane_and_pack(context, stage))
+    return context.lanes[stage.name]
+
+
+def _lane_and_pack(
+    context: SketchContext, stage: Stage
+) -> list[tuple[str | None, tuple[str, ...]]]:
     work = context.works[stage.name]
     if stage.dot is not None:
         return _dot_lanes(stage.dot, work)
