@@ -16,6 +16,7 @@ from ansorpy.loopir.nodes import Phase, Program
 from ansorpy.target import Target
 
 EXCERPT: Final = 2000  # characters kept of a message of LLVM or numba
+OPT: Final = 3  # level of LLVM's back end for code that is timed
 PLAIN: Final = "nounwind"
 WIDE: Final = 'nounwind "prefer-vector-width"="512"'  # LLVM prefers vectors of 256 bits
 
@@ -64,7 +65,7 @@ def is_local(target: Target) -> bool:
     return not target.cpu and not target.features
 
 
-def target_machine(target: Target) -> Any:
+def target_machine(target: Target, opt: int = OPT) -> Any:
     """Return LLVM's back end for a target; an empty `cpu` means this machine."""
     initialize()
     local = is_local(target)
@@ -75,18 +76,21 @@ def target_machine(target: Target) -> Any:
     )
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=llvm.get_host_cpu_name() if local else target.cpu,
-        features=features, opt=3, reloc="pic", codemodel="default",
+        features=features, opt=opt, reloc="pic", codemodel="default",
     )  # fmt: skip
 
 
-def object_bytes(text: str, target: Target) -> bytes:
+def object_bytes(text: str, target: Target, opt: int = OPT) -> bytes:
     """Return the object file of LLVM IR text.
+
+    Args:
+        opt: level of LLVM's back end, 0 to 3.
 
     No mid-level passes: the code is already vectors. No strength reduction either: offsets are
     made outside of the loops that do not change them (ADR-0078).
     """
     module = parse(text)
-    machine = _kept_machine(target)
+    machine = _kept_machine(target, opt)
     module.data_layout = str(machine.target_data)
     llvm.set_option("ansorpy", "-disable-lsr=true")
     try:
@@ -98,9 +102,9 @@ def object_bytes(text: str, target: Target) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def _kept_machine(target: Target) -> Any:
+def _kept_machine(target: Target, opt: int) -> Any:
     """Return a back end that no engine owns: an engine would delete it."""
-    return target_machine(target)
+    return target_machine(target, opt)
 
 
 def public_object(text: str, prefix: str, target: Target) -> bytes:

@@ -77,7 +77,7 @@ class Subject:
         arena = Arena(self.buffers, "left")
         arena.fill({**self.constants, **self.cases[0].inputs}, "nan")
         try:
-            if kernel.log(arena.addresses).races:
+            if kernel.races(arena.addresses):
                 return "race"
             failed = verify(kernel, self.buffers, self.cases, self.constants)
         except RunError:

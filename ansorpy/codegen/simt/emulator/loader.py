@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 
 from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
-from ansorpy.codegen.llvm_ir import object_bytes
+from ansorpy.codegen.llvm_ir import OPT, object_bytes
 from ansorpy.codegen.runtime.native_launcher import word_array
 from ansorpy.codegen.simt.emulator.copies_text import NO_ARRIVALS
 from ansorpy.codegen.simt.emulator.host_text import HostText, host_text
@@ -37,6 +37,7 @@ from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
 
 HOST: Final = Target()
+FAST_LINES: Final = 5000  # longest text for level 0 of LLVM, whose frames take 1 to 4 bytes a line
 RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
@@ -102,15 +103,20 @@ def compiled(code: SimtCode, texts: Sequence[HostText], more: Sequence[str]) -> 
     Raises:
         BuildError: LLVM refuses a text.
     """
-    objects = [object_bytes(one.text, HOST) for one in texts]
+    objects = [_object(one.text) for one in texts]
     objects.append(_runtime_object(llvm.get_process_triple()))
-    objects += [object_bytes(text, HOST) for text in more]
+    objects += [_object(text) for text in more]
     return Emulated(tuple(objects), code.launches, tuple(one.parts for one in texts), code.buffers)
 
 
 @cache
 def _runtime_object(triple: str) -> bytes:
-    return object_bytes(runtime_text(triple), HOST)
+    return _object(runtime_text(triple))
+
+
+def _object(text: str) -> bytes:
+    """Compile in a seventh of the time of level 3 if frames surely fit the stack of a thread."""
+    return object_bytes(text, HOST, 0 if text.count("\n") <= FAST_LINES else OPT)
 
 
 def _check(launch: Launch) -> None:

@@ -14,7 +14,7 @@ from ansorpy.codegen.simt.emulator.loader import EmulatedKernel, compiled, host_
 from ansorpy.codegen.simt.emulator.log_text import LOG_TEXT, RECORD, ROW, WORD_BYTES, LogState
 from ansorpy.codegen.simt.emulator.needed import needed
 from ansorpy.codegen.simt.emulator.races import RaceCheck
-from ansorpy.codegen.simt.emulator.report import LaunchLog, Log
+from ansorpy.codegen.simt.emulator.report import DataRace, LaunchLog, Log
 from ansorpy.codegen.simt.emulator.shared_memory import end_of
 from ansorpy.codegen.simt.emulator.traffic import TrafficCount
 from ansorpy.codegen.simt.launch import SimtCode
@@ -115,6 +115,23 @@ class LoggedKernel:
             return Log(
                 tuple(self._logged(k, addresses, direction, records, remove) for k in launches)
             )
+
+    def races(self, addresses: Sequence[int]) -> tuple[DataRace, ...]:
+        """Run all launches in order, and return their races alone: traffic takes as long to count.
+
+        Raises:
+            RunError: an access outside of a buffer, or a block makes too many accesses.
+        """
+        found: list[DataRace] = []
+        records = np.zeros(MOST_RECORDS, RECORD)
+        with self._kernel.opened():
+            for k, logged in enumerate(self._logs):
+                rows, starts = self._rows(k, addresses)
+                check = RaceCheck(logged.sites, starts, len(addresses))
+                for block, taken in self._blocks(k, addresses, 1, records, rows):
+                    check.block(block, taken[taken["site"] < len(logged.sites)])
+                found += check.races()
+        return tuple(found)
 
     def sites(self, launch: int) -> tuple[Site, ...]:
         """Return the accesses of a launch by their numbers."""

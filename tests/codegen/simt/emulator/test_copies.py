@@ -176,8 +176,8 @@ def test_a_store_to_the_place_of_a_load_before_a_copy_is_a_race() -> None:
     again = start("x", 4) + ALL
     arrays = [given(), NONE.repeat(BUFFER_WORDS), NONE.repeat(BUFFER_WORDS)]
     addresses = [array.ctypes.data for array in arrays]
-    assert LoggedKernel(kernel(fill + read + BARRIER + again)).log(addresses).races == ()
-    assert LoggedKernel(kernel(fill + read + again)).log(addresses).races
+    assert LoggedKernel(kernel(fill + read + BARRIER + again)).races(addresses) == ()
+    assert LoggedKernel(kernel(fill + read + again)).races(addresses)
 
 
 def test_traffic_of_a_copy_is_counted_once() -> None:
