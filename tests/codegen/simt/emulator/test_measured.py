@@ -11,7 +11,7 @@ from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.topi.suites import SUITE_SMALL
-from tests.codegen.simt.test_emulated import EMULATOR
+from tests.codegen.simt.test_blocks import EMULATOR
 from tests.codegen.simt.test_library import gpu
 from tests.fuzz.pairs import draw
 from tests.miscompile.edits import edit
