@@ -8,11 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
 
 import httpx
+from sqlalchemy import make_url
+
+from ansorpy.server.db.upgrade import open_database
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 START_S = 300.0  # a start takes over a minute beside other work
@@ -46,12 +50,31 @@ class Live:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until(holds: Callable[[], bool], every_s: float = 0.1) -> None:
     """Wait until a condition holds."""
     end_s = time.monotonic() + SOON_S
     while not holds():
         assert time.monotonic() < end_s, "it never held"
-        time.sleep(0.02)
+        time.sleep(every_s)
+
+
+@cache
+def new_database() -> bytes:
+    """Return a SQLite file with current tables: a process takes half a second to make them."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "new.db"
+        open_database(f"sqlite:///{path}").dispose()
+        return path.read_bytes()
+
+
+def prepare(url: str) -> None:
+    """Make the file of an SQLite database that does not exist yet."""
+    place = make_url(url)
+    if place.get_backend_name() == "sqlite" and place.database:
+        path = Path(place.database)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_bytes(new_database())
 
 
 def free_port() -> int:
@@ -67,6 +90,7 @@ def process(
 ) -> Iterator[Live]:
     """Run `ansorpy serve` on a database, by default without a worker."""
     port, folder = free_port(), TemporaryDirectory()
+    prepare(url)
     env = {
         **os.environ,
         "ANSORPY_DATA_DIR": folder.name,
