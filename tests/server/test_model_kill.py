@@ -12,6 +12,7 @@ from ansorpy.server.db import model_files
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import ModelFileRow
 from tests.kill.uploads import large_model
+from tests.server.databases import ON_SQLITE
 from tests.server.process import SOON_S, Live, process, until
 
 
@@ -28,6 +29,7 @@ def begin(live: Live, digest: str, size: int, sent: bytes) -> socket.socket:
     return made
 
 
+@ON_SQLITE
 def test_an_interrupted_upload_leaves_nothing(url: str, tmp_path: Path) -> None:
     content, digest = large_model(0, 8 << 20)
     environment = {"ANSORPY_DATA_DIR": str(tmp_path)}
@@ -47,7 +49,7 @@ def test_an_interrupted_upload_leaves_nothing(url: str, tmp_path: Path) -> None:
 def test_a_kill_between_two_chunks_is_completed_by_the_next_upload(
     url: str, engine: Engine, tmp_path: Path
 ) -> None:
-    content, digest = large_model(1, 64 << 20)
+    content, digest = large_model(1, 32 << 20)  # eight chunks
     environment = {"ANSORPY_DATA_DIR": str(tmp_path)}
 
     def has_begun() -> bool:
@@ -55,7 +57,7 @@ def test_a_kill_between_two_chunks_is_completed_by_the_next_upload(
             return tx.get(ModelFileRow, digest) is not None
 
     with process(url, **environment) as live, begin(live, digest, len(content), content):
-        until(has_begun)
+        until(has_begun, every_s=0.02)
         os.kill(live.pid, signal.SIGKILL)
     with process(url, **environment) as live:
         status = live.get(f"/v1/models/{digest}").status_code

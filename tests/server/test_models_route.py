@@ -1,6 +1,11 @@
-"""/v1/models: PUT, list, read, download, delete; refusals before and after the body."""
+"""/v1/models: PUT, list, read, download, delete; refusals before and after the body.
+
+A short form sends some hostile models to the service; with `ANSORPY_NIGHT=1` (`make test-all`) all
+of them. `tests.importers.test_limits` reads all of them in any case.
+"""
 
 import hashlib
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -19,7 +24,12 @@ from tests.server.process import SOON_S, process
 from tests.server.service import Service, service
 
 MAX_REPLY_BYTES = 16 * 1024
-QUICK = ("random bytes", "path upwards", "link", "name of code", "unknown operator")
+# Each is refused by another part of the reader, or ended by a limit.
+QUICK = (
+    "random bytes", "deep message", "nested branches", "extents that wrap", "path upwards", "link",
+    "pipe", "huge range", "endless loop", "billion laughs", "name of code", "unknown operator",
+)  # fmt: skip
+NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 
 
 @pytest.fixture
@@ -129,10 +139,7 @@ def test_a_job_of_a_model_that_is_known_not_to_compile_is_refused(running: Servi
         assert (reply.status_code, reply.json()["detail"]) == (422, unknown["refusal"])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
-)
+@pytest.mark.parametrize("name", CASES if NIGHT else QUICK)
 def test_a_hostile_model_is_refused_without_harm(
     running: Service, tmp_path: Path, name: str
 ) -> None:
