@@ -19,7 +19,7 @@ from tests.server.service import Service
 from tests.server.test_hostile import MAX_GROWTH_BYTES
 
 NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
-EXAMPLES = 150 if NIGHT else 6  # cases per operation
+EXAMPLES = 150 if NIGHT else 2  # cases per operation
 LEAST = 2000 if NIGHT else 100
 # The schema of a text does not describe valid tensor expressions; and a new job has no bundle: the
 # 404 of its `/model` is right, and cannot be allowed for one operation if all checks are asked for.

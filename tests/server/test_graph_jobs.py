@@ -16,6 +16,7 @@ from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs.submission import ModelSource, Submission
 from ansorpy.server.settings import ServiceSettings
 from tests.graph.wire.hostile import BUILT, READ, valid
+from tests.server.databases import ON_SQLITE
 from tests.server.onnx_models import small
 from tests.server.service import Service, service
 from tests.server.test_service import ENDED, wait_for
@@ -70,11 +71,14 @@ def test_a_graph_of_another_tenant_is_a_job_of_its_own(running: Service) -> None
     assert running.client.get(f"/v1/jobs/{one['id']}", headers=headers).status_code == 404
 
 
-@pytest.mark.parametrize("name", [name for name, (make, _) in READ.items() if make() != []])
-def test_a_hostile_document_is_refused_at_once(running: Service, name: str) -> None:
-    reply = running.client.post("/v1/jobs", json={"graph": READ[name][0]()})
-    assert reply.status_code in (413, 422), reply.text
-    assert len(reply.content) < 4096
+@ON_SQLITE  # none reaches a database
+def test_a_hostile_document_is_refused_at_once(running: Service) -> None:
+    documents = {name: make() for name, (make, _) in READ.items()}
+    for name, document in documents.items():
+        if document != []:
+            reply = running.client.post("/v1/jobs", json={"graph": document})
+            assert reply.status_code in (413, 422), (name, reply.text)
+            assert len(reply.content) < 4096, name
 
 
 def test_a_refusal_names_the_place(running: Service) -> None:
@@ -116,7 +120,7 @@ def test_a_graph_is_tuned_once_for_models_of_other_weights_and_joined_at_home(
         running = Service(client, open_database(settings.url))
 
         def done(path: Path, **changes: Any) -> Any:
-            asked = {"graph": graph_of(path), "budget": {"trials": 16}, **changes}
+            asked = {"graph": graph_of(path), "budget": {"trials": 8}, **changes}
             reply = client.post("/v1/jobs", json=asked)
             return wait_for(client, reply.json()["id"], *ENDED, limit_s=LIMIT_S)
 
@@ -124,7 +128,7 @@ def test_a_graph_is_tuned_once_for_models_of_other_weights_and_joined_at_home(
         assert one["state"] == "succeeded", one["reason"]
         assert one["trials"] > 0
         answered = client.post(
-            "/v1/jobs", json={"graph": graph_of(second), "budget": {"trials": 16}}
+            "/v1/jobs", json={"graph": graph_of(second), "budget": {"trials": 8}}
         )
         assert (answered.status_code, answered.json()["id"]) == (200, one["id"])
         two = done(second, hosted=True)  # an option that makes another job of the same tasks

@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from ansorpy.server.commands.serve import shown_host
-from tests.server.process import process
+from tests.server.process import Live, process
 from tests.server.service import MM
 
 PATHS = ("/docs", "/openapi.json", "/v1/jobs", "/jobs", "/healthz", "/static/dashboard.css")
@@ -18,34 +19,36 @@ UNLIKE = {"date", "x-request-id"}
 PAGES = {"content-length"}  # headers of pages that contain the time
 
 
-def test_every_get_path_answers_head(tmp_path: Path) -> None:
-    with process(f"sqlite:///{tmp_path}/head.db") as live:
-        job = live.post("/v1/jobs", json={"text": MM}).json()["id"]
-        for path in (*PATHS, f"/v1/jobs/{job}", f"/jobs/{job}", f"/v1/jobs/{'0' * 32}"):
-            whole, head = live.get(path), live.http.head(path)
-            assert (head.status_code, head.content) == (whole.status_code, b""), path
-            for name in (
-                set(whole.headers) - UNLIKE - (PAGES if path.startswith("/jobs") else set())
-            ):
-                assert head.headers[name] == whole.headers[name], (path, name)
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with process(f"sqlite:///{tmp_path_factory.mktemp('head')}/head.db") as running:
+        yield running
 
 
-def test_head_of_a_stream_ends_at_once_and_leaves_the_connection_usable(tmp_path: Path) -> None:
-    with process(f"sqlite:///{tmp_path}/head.db") as live:
-        job = live.post("/v1/jobs", json={"text": MM}).json()["id"]
-        for _ in range(100):  # more than the limit of open streams of a tenant
-            head = live.http.head(f"/v1/jobs/{job}/events")
-            assert (head.status_code, head.content) == (200, b"")
-            assert head.headers["content-type"].startswith("text/event-stream")
-        end_s = time.monotonic() + 60.0
-        while "ansorpy_event_streams 0.0" not in live.get("/metrics").text:
-            assert time.monotonic() < end_s
+def test_every_get_path_answers_head(live: Live) -> None:
+    job = live.post("/v1/jobs", json={"text": MM}).json()["id"]
+    for path in (*PATHS, f"/v1/jobs/{job}", f"/jobs/{job}", f"/v1/jobs/{'0' * 32}"):
+        whole, head = live.get(path), live.http.head(path)
+        assert (head.status_code, head.content) == (whole.status_code, b""), path
+        for name in set(whole.headers) - UNLIKE - (PAGES if path.startswith("/jobs") else set()):
+            assert head.headers[name] == whole.headers[name], (path, name)
 
 
-def test_head_of_a_post_path_is_a_405(tmp_path: Path) -> None:
-    with process(f"sqlite:///{tmp_path}/head.db") as live:
-        head = live.http.head(f"/v1/jobs/{'0' * 32}/cancel")
-        assert (head.status_code, head.headers["allow"]) == (405, "POST")
+def test_head_of_a_stream_ends_at_once_and_leaves_the_connection_usable(live: Live) -> None:
+    job = live.post("/v1/jobs", json={"text": MM}).json()["id"]
+    for _ in range(100):  # more than the limit of open streams of a tenant
+        head = live.http.head(f"/v1/jobs/{job}/events")
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-type"].startswith("text/event-stream")
+    end_s = time.monotonic() + 60.0
+    while "ansorpy_event_streams 0.0" not in live.get("/metrics").text:
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+
+
+def test_head_of_a_post_path_is_a_405(live: Live) -> None:
+    head = live.http.head(f"/v1/jobs/{'0' * 32}/cancel")
+    assert (head.status_code, head.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize(
