@@ -1,8 +1,11 @@
 """The object file of generated Python, compiled by numba."""
 
+import importlib
+import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Final, cast
 
 import numba
 from llvmlite import binding as llvm
@@ -17,14 +20,34 @@ from ansorpy.codegen.text_builder import TextBuilder
 from ansorpy.errors import BuildError
 from ansorpy.target import Target
 
+BLAS: Final = "scipy.linalg"
+ARRAYS: Final = "numba.np.arraymath"
+# Functions around a phase by which the interpreter and C would call it: the object needs neither.
+NO_WRAPPERS: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 
 def warm(_box: object = None) -> None:
     """Compile an empty function: numba registers its types and operators at the first one."""
+    _register_without_blas()
     numba.njit(nogil=True)(_nothing)()
 
 
 def _nothing() -> None:
     """Do nothing."""
+
+
+def _register_without_blas() -> None:
+    """Load numba's array functions, but not scipy's BLAS, which takes as long as all the others.
+
+    Kernels call no BLAS. From then on numba refuses `np.dot` in this process, which runs kernels
+    of ours only; a process that has loaded `scipy.linalg` keeps it.
+    """
+    if BLAS not in sys.modules and ARRAYS not in sys.modules:
+        sys.modules[BLAS] = cast(ModuleType, None)  # the import raises ImportError
+        try:
+            importlib.import_module(ARRAYS)
+        finally:
+            del sys.modules[BLAS]
 
 
 def source_object(kernel: Kernel, target: Target) -> bytes:
@@ -34,6 +57,7 @@ def source_object(kernel: Kernel, target: Target) -> bytes:
         BuildError: the source is not Python, numba cannot compile it, or it needs the
             interpreter at run time.
     """
+    _register_without_blas()
     scope = _execute(kernel)
     machine = target_machine(target)
     compiled = {p.name: _compiled(scope[p.name], len(kernel.buffers)) for p in kernel.phases}
@@ -73,6 +97,7 @@ def _execute(kernel: Kernel) -> dict[str, Any]:
 def _compiled(phase: Any, buffers: int) -> tuple[str, str]:
     """Return the symbol of a phase and numba's optimised LLVM IR around it."""
     signature = (numba.int64,) * (buffers + 1)
+    phase.targetoptions.update(NO_WRAPPERS)
     try:
         phase.compile(signature)
     except (NumbaError, TypeError, ValueError) as error:
