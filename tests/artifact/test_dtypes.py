@@ -1,5 +1,10 @@
-"""A kernel file runs as its user runs it, for every dtype over the operators."""
+"""A kernel file runs as its user runs it: every dtype, and every operator with float16.
 
+A short form: another dtype is tested by one kernel with a product, a maximum and an argmax.
+`ANSORPY_NIGHT=1` (`make test-all`) tests every float dtype over `FLOATS`, too.
+"""
+
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,14 +27,15 @@ from tests.artifact.test_pack import packed
 
 pytestmark = pytest.mark.slow
 
+NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 FLOATS = ("matmul", "conv2d_bias_relu", "softmax", "argmax")
 HALVES = (
     "attention", "batch_norm", "depthwise_conv2d", "elementwise_chain", "layer_norm", "max_pool2d",
     "row_prod", "transposed_conv2d",
 )  # fmt: skip
 # A product, a maximum and an argmax in one kernel: a file of them is compiled once.
-INTS = """
-def ints({dtype}(7,17) A, {dtype}(17,13) B) -> (C, M, V, I) {{
+MIXED = """
+def mixed({dtype}(7,17) A, {dtype}(17,13) B) -> (C, M, V, I) {{
   C(i,j) +=! {wide}(A(i,k)) * {wide}(B(k,j))
   M(i) max=! A(i,k)
   (V, I)(j) = argmax(k, B(k,j))
@@ -38,19 +44,25 @@ def ints({dtype}(7,17) A, {dtype}(17,13) B) -> (C, M, V, I) {{
 BOOL = "def masks(bool(9,17) A, bool(9,17) B, float(9,17) X) -> (C, D) {"
 BOOL += " C(i,j) = A(i,j) && !B(i,j)  D(i,j) = C(i,j) ? X(i,j) : 0.0 }"
 PAIRS = [
-    *((dtype, name) for dtype in DTYPES if "float" in dtype for name in FLOATS),
-    *((dtype, "ints") for dtype in DTYPES if "int" in dtype),
-    *(("float16", name) for name in HALVES),
+    *((dtype, "mixed") for dtype in DTYPES if dtype not in ("bool", "float16")),
+    *(("float16", name) for name in (*FLOATS, *HALVES)),
     ("bool", "masks"),
 ]
+if NIGHT:
+    PAIRS += [
+        (dtype, name)
+        for dtype in DTYPES
+        if "float" in dtype and dtype != "float16"
+        for name in FLOATS
+    ]
 HALF = "def half(float16(16,24) A, float16(24,8) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
 
 def dag_of(dtype: str, name: str) -> Dag:
     if dtype == "bool":
         return parse(BOOL)[0]
-    if name == "ints":  # products of bytes are summed in int32, as in the suite
-        return parse(INTS.format(dtype=dtype, wide="int32" if "int8" in dtype else dtype))[0]
+    if name == "mixed":  # products of bytes are summed in int32, as in the suite
+        return parse(MIXED.format(dtype=dtype, wide="int32" if "int8" in dtype else dtype))[0]
     build: Callable[..., Dag] = SUITE_SMALL[name]
     return build(dtype=dtype)
 
