@@ -1,4 +1,4 @@
-"""The attack by records: a small part in every run, 1,000 files at night."""
+"""The attack by records: a small part in every run, 1,000 files at night (`ANSORPY_NIGHT=1`)."""
 
 import os
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def test_the_attack_sees_harm(
 ) -> None:
     for place, harmful in patches.items():
         monkeypatch.setattr(f"tests.attack.records.{place}", harmful)
-    lines = "\n".join(map(text, good(MM.name))) + "\n"
+    lines = "\n".join(map(text, good(MM.name, ()))) + "\n"
     assert harm in check(Attack(0, "none", MM, lines.encode()), whole=False).harm
 
 
