@@ -15,7 +15,7 @@ from ansorpy.search import EvolutionSettings, evolve, strategy
 from ansorpy.tuner import first_answer
 
 SKETCHES = 64  # the plans of at most so many sketches are kept
-FEW = 256  # candidates of an iteration; tests/model, and tunings through a service, have all 2,048
+FEW = 256  # candidates of an iteration; one model, and tunings through a service, have all 2,048
 
 # A busy machine is slow: no deadline of an example, and none of making examples.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
