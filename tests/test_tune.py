@@ -441,42 +441,30 @@ def test_an_unknown_target_kind_has_no_rules() -> None:
         find_rules("tpu")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    [
-        "def rows(float(32,64) Q, float(128,64) K) -> (S) {"
-        " S(i,j) +=! Q(i,d) * K(j,d) where j in 0:64 }",
-        "def prefix(float(32,64) A, float(48,16) B) -> (S) {"
-        " S(i,j) +=! A(i,k) * B(k,j) where k in 0:48 }",
-        "def longer(float(40,16) A, float(32,16) B) -> (C) {"
-        " C(i,j) = A(i,j) + B(i,j) where i in 0:32 }",
-        "def most(float(16,128) A) -> (C) { C(i) +=! A(i,k) where k in 0:100 }",
-    ],
-    ids=lambda text: text[4 : text.index("(")],
-)
-def test_a_tensor_that_is_read_in_part_is_tuned_and_raced_against_numpy(
-    text: str, tmp_path: Path
-) -> None:
-    result = ansorpy.tune(text, trials=2, store=MemoryStore(), out=tmp_path)
-    (task,) = result.tasks
-    assert task.failures == {}
-    assert task.verified
-    assert task.numpy_s is not None
-    assert task.numpy_note == ""
-    assert result.kernels[task.name].selftest() == []
+IN_PART = """
+def rows(float(32,64) Q, float(128,64) K) -> (S) { S(i,j) +=! Q(i,d) * K(j,d) where j in 0:64 }
+def prefix(float(32,64) A, float(48,16) B) -> (S) { S(i,j) +=! A(i,k) * B(k,j) where k in 0:48 }
+def longer(float(40,16) A, float(32,16) B) -> (C) { C(i,j) = A(i,j) + B(i,j) where i in 0:32 }
+def most(float(16,128) A) -> (C) { C(i) +=! A(i,k) where k in 0:100 }
+"""
+NAN = "def gaps(float(16,16) A) -> (C) { C(i,j) = A(i,j) > 0.5 ? nan : A(i,j) }"
 
 
 @pytest.mark.slow
-def test_a_nan_literal_is_tuned(tmp_path: Path) -> None:
-    text = "def f(float(16,16) A) -> (C) { C(i,j) = A(i,j) > 0.5 ? nan : A(i,j) }"
-    result = ansorpy.tune(text, trials=2, store=MemoryStore(), out=tmp_path)
-    (task,) = result.tasks
-    assert task.failures == {}
+def test_tensors_read_in_part_and_a_nan_literal_are_tuned_and_raced(tmp_path: Path) -> None:
+    """One tuning of all: its processes start once."""
+    result = ansorpy.tune(IN_PART + NAN, trials=10, store=MemoryStore(), out=tmp_path)
+    assert [task.name for task in result.tasks] == ["rows", "prefix", "longer", "most", "gaps"]
+    for task in result.tasks:
+        assert task.failures == {}, task.name
+        assert task.verified, task.name
+        assert result.kernels[task.name].selftest() == []
+    for task in result.tasks[:-1]:
+        assert task.numpy_s is not None, task.name
+        assert task.numpy_note == "", task.name
     a = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
-    found = result.kernels["f"](a)
+    found = result.kernels["gaps"](a)
     assert np.array_equal(found, np.where(a > 0.5, np.float32("nan"), a), equal_nan=True)
-    assert result.kernels["f"].selftest() == []
 
 
 @pytest.mark.slow
