@@ -353,39 +353,23 @@ def command(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
 def test_tune_prints_one_object_and_answers_the_same_request_from_the_store(
     env: dict[str, str], file: str, tmp_path: Path
 ) -> None:
-    arguments = ("tune", file, "--bind", "N=16", "--trials", "4", "--out", str(tmp_path), "--json")
-    answers = []
-    for _ in range(2):
-        process = command(env, *arguments)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        answers.append(json.loads(out))
-    first, second = (answer["tasks"][0] for answer in answers)
-    assert {"name", "best_s", "baseline_s", "trials", "seconds", "verified", "kernel"} <= set(first)
-    assert (first["name"], first["trials"], first["verified"]) == ("mm", 4, True)
-    assert Path(first["kernel"]).exists()
-    assert (second["from_store"], second["best_s"]) == (True, first["best_s"])
-
-
-@pytest.mark.slow
-def test_on_a_terminal_one_line_shows_the_search_and_then_the_final_race(
-    env: dict[str, str], file: str, tmp_path: Path
-) -> None:
+    """On a terminal one line shows the search and then the final race."""
     ours, theirs = pty.openpty()
-    arguments = ("tune", file, "--bind", "N=16", "--trials", "4", "--out", str(tmp_path))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ansorpy", *arguments], stdout=subprocess.DEVNULL, stderr=theirs,
-        env={**os.environ, **env},
-    )  # fmt: skip
-    os.close(theirs)
-    told = b""
-    with (
-        suppress(OSError),
-        os.fdopen(ours, "rb", buffering=0) as terminal,
-    ):  # EIO: the terminal is closed
-        while part := terminal.read(4096):
-            told += part
-    assert process.wait(timeout=120) == 0
+    arguments = ("tune", file, "--bind", "N=16", "--trials", "4", "--out", str(tmp_path), "--json")
+    with subprocess.Popen(
+        [sys.executable, "-m", "ansorpy", *arguments], stdout=subprocess.PIPE, stderr=theirs,
+        env={**os.environ, **env}, text=True,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        told = b""
+        with (
+            suppress(OSError),
+            os.fdopen(ours, "rb", buffering=0) as terminal,
+        ):  # EIO: the terminal is closed
+            while part := terminal.read(4096):
+                told += part
+        out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, told
     painted = [line.strip() for line in told.decode().split("\r")]
     search, race = (
         next(at for at, line in enumerate(painted) if re.search(sign, line))
@@ -393,6 +377,13 @@ def test_on_a_terminal_one_line_shows_the_search_and_then_the_final_race(
     )
     assert search < race
     assert "\x1b" not in told.decode()
+    again = ansorpy(env, *arguments)
+    assert again.exit_code == 0, again.stderr
+    first, second = (json.loads(text)["tasks"][0] for text in (out, again.stdout))
+    assert {"name", "best_s", "baseline_s", "trials", "seconds", "verified", "kernel"} <= set(first)
+    assert (first["name"], first["trials"], first["verified"]) == ("mm", 4, True)
+    assert Path(first["kernel"]).exists()
+    assert (second["from_store"], second["best_s"]) == (True, first["best_s"])
 
 
 @pytest.mark.slow

@@ -13,6 +13,8 @@ from ansorpy.measure.outcome import Estimated
 from ansorpy.result import summary
 from tests.server.test_cli import ansorpy
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 TEXTS: Final = {
     "softmax": """def softmax(float(4, 96) A) -> (S) {
         M(i) max=! A(i, j)

@@ -1,6 +1,7 @@
-"""Schemathesis, all phases, against a service process: only documented replies.
+"""Schemathesis against a service process: only documented replies.
 
-A short form; `ANSORPY_NIGHT=1` (`make test-all`) runs at least 2,000 cases on each database.
+A short form sends the examples and the cases that cover every schema; `ANSORPY_NIGHT=1`
+(`make test-all`) runs all phases, with at least 2,000 cases on each database.
 """
 
 import json
@@ -14,13 +15,15 @@ from sqlalchemy import Engine
 
 from ansorpy.server.access import keys
 from ansorpy.server.db.engine import now, transaction
+from tests.server.conftest import BOTH
 from tests.server.process import process
 from tests.server.service import Service
 from tests.server.test_hostile import MAX_GROWTH_BYTES
 
 NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
-EXAMPLES = 150 if NIGHT else 2  # cases per operation
-LEAST = 2000 if NIGHT else 100
+PHASES = "examples,coverage,fuzzing,stateful" if NIGHT else "examples,coverage"
+EXAMPLES = 150  # random cases per operation
+LEAST = 2000 if NIGHT else 1000
 # The schema of a text does not describe valid tensor expressions; and a new job has no bundle: the
 # 404 of its `/model` is right, and cannot be allowed for one operation if all checks are asked for.
 EXCLUDED = "positive_data_acceptance,ensure_resource_availability"
@@ -36,11 +39,10 @@ SETTINGS = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("url", BOTH if NIGHT else ["sqlite"], indirect=True)
 def test_the_service_conforms_to_its_openapi_document(
     url: str, engine: Engine, tmp_path: Path
 ) -> None:
-    if engine.dialect.name == "postgresql" and not NIGHT:
-        pytest.skip("repeats the cases on SQLite: with ANSORPY_NIGHT=1")
     with transaction(engine) as tx:
         key, _ = keys.create(tx, "fuzz", ("admin",), now(tx))
     counts = tmp_path / "counts.json"
@@ -51,7 +53,7 @@ def test_the_service_conforms_to_its_openapi_document(
         done = subprocess.run(
             [
                 sys.executable, "-m", "schemathesis.cli", "run", f"{live.url}/openapi.json",
-                "--phases", "examples,coverage,fuzzing,stateful", "--checks", "all",
+                "--phases", PHASES, "--checks", "all",
                 "--exclude-checks", EXCLUDED, "--max-examples", str(EXAMPLES),
                 "--header", f"Authorization: Bearer {key}", "--seed", "1", "--no-shrink",
                 "--continue-on-failure", "--request-timeout", "30",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine
 
 from ansorpy.codegen.simt.device import emulated
@@ -20,6 +21,8 @@ from ansorpy.server.worker.tuner_main import load_engine, run_job
 from ansorpy.target import GPU_NAMES
 from tests.server.databases import ON_SQLITE
 from tests.server.service import MM, Service, service
+
+pytestmark = pytest.mark.usefixtures("few_candidates")
 
 TARGET = "cuda:sm_90"
 SPEED = re.compile(r"\d ?(ms|µs|us|ns)\b|\d(\.\d+)?×")  # noqa: RUF001 - as the pages write it
@@ -41,7 +44,7 @@ def test_a_job_for_a_gpu_ends_with_a_zip_and_shows_no_time(
 ) -> None:
     with service(url) as running:
         client = running.client
-        body = {"text": MM, "target": TARGET, "budget": {"trials": 8}}
+        body = {"text": MM, "target": TARGET, "budget": {"trials": 2}}
         job_id = client.post("/v1/jobs", json=body).json()["id"]
         job = tuned(running, engine, tmp_path, job_id)
         (task,) = job["tasks"]
@@ -83,7 +86,7 @@ def test_a_job_for_a_gpu_ends_with_a_zip_and_shows_no_time(
 def test_a_job_for_a_gpu_answers_no_job_for_a_cpu(url: str, engine: Engine, tmp_path: Path) -> None:
     with service(url) as running:
         client = running.client
-        body: dict[str, Any] = {"text": MM, "budget": {"trials": 8}}
+        body: dict[str, Any] = {"text": MM, "budget": {"trials": 2}}
         job_id = client.post("/v1/jobs", json={**body, "target": TARGET}).json()["id"]
         assert tuned(running, engine, tmp_path, job_id)["state"] == "succeeded"
         for other in ({}, {"target": "cpu"}, {"target": "cuda:sm_80"}):

@@ -23,6 +23,8 @@ from tests.tuner.test_plugins import (
     installer,
 )
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:

@@ -16,6 +16,8 @@ from tests.server.databases import ON_SQLITE
 from tests.server.service import MM, Service, service
 from tests.tuner.test_rule_files import GOOD, RAISES, written
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

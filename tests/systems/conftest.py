@@ -15,3 +15,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     url = f"sqlite:///{folder / 'systems.db'}"
     with service(url, data_dir=folder, rules_dir=folder / "rules") as running:
         yield Stage(running, folder)
+
+
+@pytest.fixture(autouse=True)
+def quick_searches(few_candidates: None) -> None:
+    """Search with few candidates: no test of a system asserts how good a kernel is."""
