@@ -16,7 +16,7 @@ from tests.server.test_pages import poison
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
 
-BIG = "def mm(float(128,128) A, float(128,128) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+BIG = "def mv(float(128,128) A, float(128) B) -> (C) { C(i) +=! A(i,k) * B(k) }"
 END_MS = 150_000
 PAINTED = """id => {
   const canvas = document.querySelector(`#${id} canvas`);

@@ -30,6 +30,7 @@ from ansorpy.server.cli import app, as_text
 from ansorpy.server.commands.common import pairs
 from ansorpy.server.doctor.checks import CHECKS, examine
 from ansorpy.server.settings import ServiceSettings
+from tests.server.process import prepare
 from tests.server.test_worker import DERIVED, ROUND, result
 
 HERE = local_target(1)
@@ -340,6 +341,7 @@ def test_equal_tasks_are_reported_before_and_after() -> None:
 
 
 def command(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
+    prepare(f"sqlite:///{env['ANSORPY_DATA_DIR']}/ansorpy.db")
     return subprocess.Popen(
         [sys.executable, "-m", "ansorpy", *arguments],
         stdout=subprocess.PIPE,

@@ -31,7 +31,7 @@ def worker(url: str, folder: Path) -> Iterator[None]:
 
 
 def submitted(service: Live, rows: int, trials: int) -> str:
-    text = f"def mm(float({rows},8) A, float(8,16) B) -> (C) {{ C(i,j) +=! A(i,k) * B(k,j) }}"
+    text = f"def mv(float({rows},8) A, float(8) B) -> (C) {{ C(i) +=! A(i,k) * B(k) }}"
     reply = service.post("/v1/jobs", json={"text": text, "budget": {"trials": trials}})
     assert reply.status_code == 202, reply.text
     return str(reply.json()["id"])
