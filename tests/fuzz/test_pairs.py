@@ -1,4 +1,4 @@
-"""The fuzz of pairs, in small (32) for every run and in full (2,000) for the night."""
+"""The fuzz of pairs, in small (16) for every run and in full (2,000) for the night."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from tests.fuzz.pairs import check_pair
 from tests.fuzz.suite_dags import FAMILIES
 
 NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
-COUNT = 2000 if NIGHT else 32
+COUNT = 2000 if NIGHT else 16
 
 
 @pytest.mark.slow

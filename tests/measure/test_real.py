@@ -1,6 +1,10 @@
-"""The whole walk with the real code generator."""
+"""The whole walk with the real code generator, on one and on two threads.
+
+The pools of most tests share their processes, as those of the tasks of one tuning do.
+"""
 
 import pickle
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,7 +14,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.unbound import bound, unbound
@@ -35,6 +39,33 @@ def walk(cores: int) -> tuple[Dag, Target, Program]:
     return dag, target, bind(plan, plan.smallest_row, target)
 
 
+@pytest.fixture(scope="module", params=[1, 2])
+def shared(request: pytest.FixtureRequest) -> Iterator[SharedProcesses]:
+    made = SharedProcesses(local_target(request.param), MeasureSettings())
+    yield made
+    made.close()
+
+
+Opened = Callable[..., MeasurePool]
+
+
+@pytest.fixture
+def cores(shared: SharedProcesses) -> int:
+    return shared.workers.threads
+
+
+@pytest.fixture
+def opened(shared: SharedProcesses) -> Opened:
+    """Return a function that opens a pool on the shared processes, which know no machine code."""
+    shared.queue.cache.clear()
+
+    def pool(settings: MeasureSettings | None = None) -> MeasurePool:
+        dag, target, _ = walk(shared.workers.threads)
+        return MeasurePool(dag, target, settings, shared)
+
+    return pool
+
+
 def test_builders_bind_candidates_and_a_row_that_does_not_fit_is_a_failed_build() -> None:
     dag, target, program = walk(1)
     plan = naive(dag, target)
@@ -48,11 +79,10 @@ def test_builders_bind_candidates_and_a_row_that_does_not_fit_is_a_failed_build(
     assert "one per size" in bad.message
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_a_prebuilt_kernel_is_raced(cores: int) -> None:
-    dag, target, program = walk(cores)
+def test_a_prebuilt_kernel_is_raced(cores: int, opened: Opened) -> None:
+    _, target, program = walk(cores)
     kernel = emit(program, target, cores)
-    with MeasurePool(dag, target, MeasureSettings(race_processes=1, race_visits=3)) as pool:
+    with opened(MeasureSettings(race_processes=1, race_visits=3)) as pool:
         pool.prebuild_source(kernel)
         request = pool.batches.request_of(kernel)
         batches = [batch for batch in pool.queue.batches.values() if request in batch]
@@ -61,13 +91,12 @@ def test_a_prebuilt_kernel_is_raced(cores: int) -> None:
         assert isinstance(pool.race({"naive": kernel}, numpy=False)["naive"], PairedTimes)
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_prebuilt_candidates_are_measured(cores: int) -> None:
+def test_prebuilt_candidates_are_measured(cores: int, opened: Opened) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
     row = plan.smallest_row
     asked = [unbound(plan, row), unbound(plan, (*row, 1))]
-    with MeasurePool(dag, target) as pool:
+    with opened() as pool:
         assert isinstance(pool.measure([program])[0], Measured)
         for builder in pool.workers.builders:
             builder.worker.call(f"{MAIN}:prepare", CODEGEN, 60.0)  # wait until it has started
@@ -91,11 +120,12 @@ def test_prebuilt_candidates_are_measured(cores: int) -> None:
         assert isinstance(pool.measure(asked)[0], Measured)
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_a_build_beside_a_shortlist_occupies_no_core_of_the_slot(cores: int) -> None:
-    dag, target, program = walk(cores)
+def test_a_build_beside_a_shortlist_leaves_the_cores_of_the_slot(
+    cores: int, opened: Opened
+) -> None:
+    _, target, program = walk(cores)
     kernel = emit(program, target, cores)
-    with MeasurePool(dag, target, MeasureSettings(race_processes=1, race_visits=3)) as pool:
+    with opened(MeasureSettings(race_processes=1, race_visits=3)) as pool:
         assert pool.rerank([program, program], 0.1, kernel)[0] is not None
         free = [one for one in pool.workers.builders if not one.cores & pool.slot.cores]
         request = pool.batches.request_of(kernel)
@@ -107,10 +137,9 @@ def test_a_build_beside_a_shortlist_occupies_no_core_of_the_slot(cores: int) -> 
     assert all(isinstance(race, PairedTimes) for race in found.values()), found
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_generated_code_is_measured_and_raced(cores: int) -> None:
-    dag, target, program = walk(cores)
-    with MeasurePool(dag, target, MeasureSettings(race_processes=2, race_visits=3)) as pool:
+def test_generated_code_is_measured_and_raced(cores: int, opened: Opened) -> None:
+    _, target, program = walk(cores)
+    with opened(MeasureSettings(race_processes=2, race_visits=3)) as pool:
         first, second = pool.measure([program, program])
         assert isinstance(first, Measured), first
         assert isinstance(second, Measured), second
@@ -121,13 +150,12 @@ def test_generated_code_is_measured_and_raced(cores: int) -> None:
         assert race.median_s > 0
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_the_same_machine_code_is_timed_once(cores: int) -> None:
+def test_the_same_machine_code_is_timed_once(cores: int, opened: Opened) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
     row = plan.smallest_row
     candidate = unbound(plan, row)
-    with MeasurePool(dag, target) as pool:
+    with opened() as pool:
         (first,) = pool.measure([candidate])
         (again,) = pool.measure([candidate])
         (asked,) = pool.measure([program])  # a bound program is timed at every call
@@ -143,10 +171,8 @@ def test_the_same_machine_code_is_timed_once(cores: int) -> None:
     assert times == [times[0]] * 3
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_the_peak_is_measured_on_the_cores_of_the_slot(cores: int) -> None:
-    dag, target, _ = walk(cores)
-    with MeasurePool(dag, target) as pool:
+def test_the_peak_is_measured_on_the_cores_of_the_slot(opened: Opened) -> None:
+    with opened() as pool:
         assert pool.attainable_flop_per_s() > 0
 
 
