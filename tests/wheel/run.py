@@ -168,7 +168,6 @@ def walk(place: Place) -> None:
         place.run("python", "-c", "import json, ansorpy; print(json.dumps(ansorpy.__path__))")
     )
     assert str(place.venv) in found[0], found
-    types_are_known(place)
     assert "rules" in place.run("ansorpy", "doctor")
     place.run("python", "-c", TUNING)
     with service(place) as address:
@@ -200,7 +199,10 @@ def main(kinds: list[str]) -> None:
         for kind in kinds or ["lowest", "locked"]:
             venv = scratch / f"venv-{kind}"
             environment(kind, wheel, venv)
-            walk(Place(venv, hostile_folder(scratch / kind)))
+            place = Place(venv, hostile_folder(scratch / kind))
+            walk(place)
+            if kind == "locked":  # our types, against one version of numpy's
+                types_are_known(place)
             sys.stdout.write(f"wheel with {kind} versions: ok\n")
 
 
