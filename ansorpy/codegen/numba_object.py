@@ -10,6 +10,8 @@ from typing import Any, Final, cast
 import numba
 from llvmlite import binding as llvm
 from llvmlite import ir
+from numba.core.compiler import Flags, compile_extra
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError
 
 from ansorpy.codegen.kernel import Kernel
@@ -95,14 +97,24 @@ def _execute(kernel: Kernel) -> dict[str, Any]:
 
 
 def _compiled(phase: Any, buffers: int) -> tuple[str, str]:
-    """Return the symbol of a phase and numba's optimised LLVM IR around it."""
+    """Return the symbol of a phase and numba's optimised LLVM IR around it.
+
+    Without the wrappers for the interpreter and for ctypes, which take as long to compile.
+    """
+    flags: Any = Flags()  # type: ignore[no-untyped-call]
+    phase.targetdescr.options.parse_as_flags(flags, phase.targetoptions)
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    typing, target = phase.targetdescr.typing_context, phase.targetdescr.target_context
     signature = (numba.int64,) * (buffers + 1)
     phase.targetoptions.update(NO_WRAPPERS)
     try:
-        phase.compile(signature)
+        with global_compiler_lock:
+            result = compile_extra(  # type: ignore[no-untyped-call]
+                typing, target, phase.py_func, signature, None, flags, {}
+            )
+            result.library.finalize()
     except (NumbaError, TypeError, ValueError) as error:
         raise BuildError(f"{type(error).__name__}: {str(error)[:EXCERPT]}") from error
-    result = phase.overloads[signature]
     return result.fndesc.llvm_func_name, result.library.get_llvm_str()
 
 

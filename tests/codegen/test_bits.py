@@ -58,7 +58,8 @@ def test_bit_operations_equal_numpy(dtype: str, lanes: int) -> None:
     buffers = [buffer(name, dtype, (COUNT,)) for name in "AB"]
     buffers += [buffer(op, dtype, (COUNT,), Scope.OUTPUT) for op in values]
     prog = program(buffers, For("i", c(-(-COUNT // max(1, lanes))), body))
-    found = run_all(prog, {"A": a, "B": b})
+    source = lanes == (16, 0)[INTS.index(dtype) % 2]  # numba compiles each dtype once
+    found = run_all(prog, {"A": a, "B": b}, source)
     for op, meaning in MEANING.items():
         np.testing.assert_array_equal(found[op], meaning(a, b), op)
     np.testing.assert_array_equal(found["bitnot"], ~a)

@@ -97,7 +97,7 @@ def test_kernel_file_runs_without_ansorpy(tmp_path: Path, threads: int) -> None:
         "np.testing.assert_allclose(buffers[2], data['want'], atol=1e-4)\n"
     )
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    for _ in range(2):  # the second time from numba's cache
+    for _ in range(threads):  # the second time from numba's cache
         done = subprocess.run(
             [sys.executable, "run.py"],
             cwd=tmp_path,

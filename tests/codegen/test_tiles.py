@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from itertools import product
 
 import numpy as np
 import pytest
@@ -50,6 +49,7 @@ from tests.codegen.programs import (
 from tests.codegen.running import AVX2, SSE, run_all
 
 RNG = np.random.default_rng(7)
+SIDES: tuple[Side, ...] = ("left", "right")
 L, U, V = Var("l"), Var("u"), Var("v")
 AVX512 = Target(vector_bits=512, features=("avx512f", "avx512vl"), cpu="x86-64-v4")
 
@@ -117,7 +117,7 @@ def test_a_masked_load_of_every_other_element_stays_inside_the_buffer(
     tile = Tile((), (("l", 16),), store("C", (L,), value), lt(L, count))
     size = 2 * count - 1 + first
     prog = program([buffer("A", "float32", (size,)), out((count,))], tile)
-    agree(prog, {"A": normal(size)})
+    agree(prog, {"A": normal(size)}, source=count in (7, 9))
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
@@ -140,13 +140,14 @@ def test_a_padded_load_of_every_other_element_reads_allowed_lanes_only(
     buffers = [buffer("A", "float32", (3, size)), out((3, lanes))]
     prog = program(buffers, For("i", c(3), tile))
     inputs = {"A": normal(3, size)}
-    expected = agree(prog, inputs)["C"]
-    sides: tuple[Side, ...] = ("left", "right")
-    for target, side in product((Target(), AVX2), sides):
-        arena = Arena(prog.buffers, side)
-        arena.fill(inputs, "nan")
-        load(build(prog, target)).run(arena.addresses)
-        np.testing.assert_array_equal(arena.array("C"), expected)
+    expected = agree(prog, inputs, source=lanes == 8 and (left, moving) in ((1, 3), (3, 0)))["C"]
+    for target in (Target(), AVX2):
+        built = load(build(prog, target))
+        for side in SIDES:
+            arena = Arena(prog.buffers, side)
+            arena.fill(inputs, "nan")
+            built.run(arena.addresses)
+            np.testing.assert_array_equal(arena.array("C"), expected)
     if lanes == 16:
         assert ".masked.gather." not in module_text(prog, AVX512)
 
@@ -169,13 +170,14 @@ def test_a_padded_load_under_a_condition_of_the_row_reads_allowed_lanes_only(
     expected = np.zeros((3, lanes), np.float32)
     last = min(size, lanes - left)
     expected[1:, left : left + last] = inputs["A"][:, :last]
-    sides: tuple[Side, ...] = ("left", "right")
-    for target, side in product((Target(), AVX2), sides):
-        arena = Arena(prog.buffers, side)
-        arena.fill(inputs, "nan")
-        load(build(prog, target)).run(arena.addresses)
-        stored = min(lanes, size + 2)
-        np.testing.assert_array_equal(arena.array("C")[:, :stored], expected[:, :stored])
+    stored = min(lanes, size + 2)
+    for target in (Target(), AVX2):
+        built = load(build(prog, target))
+        for side in SIDES:
+            arena = Arena(prog.buffers, side)
+            arena.fill(inputs, "nan")
+            built.run(arena.addresses)
+            np.testing.assert_array_equal(arena.array("C")[:, :stored], expected[:, :stored])
 
 
 def test_reversed_and_broadcast_loads_equal_the_interpreter() -> None:
@@ -472,7 +474,8 @@ def test_max_and_min_propagate_nan(op: str, dtype: str, lanes: int) -> None:
     buffers = [*(buffer(name, dtype, (lanes,)) for name in "AB"),
                *(out((lanes,), dtype, name) for name in "CD"), out((1,), dtype, "E")]  # fmt: skip
     start = Tile((), (), store("E", (c(0),), c(0.0, dtype)))
-    found = run_all(program(buffers, both, bent, start, largest), {"A": a, "B": b})
+    prog = program(buffers, both, bent, start, largest)
+    found = run_all(prog, {"A": a, "B": b}, source=op == "max")
     extreme = np.maximum if op == "max" else np.minimum
     np.testing.assert_array_equal(found["C"], extreme(a, b))
     np.testing.assert_array_equal(found["D"], extreme(a, 0))
@@ -517,7 +520,8 @@ def test_ordered_copies_of_a_reduction_compute_the_same(
     prog = program(buffers, Alloc(acc, Seq((start, loop, back))))
     hidden = 6 if ordered and dtype == "float32" else 0
     assert module_text(prog, AVX512).count("asm sideeffect") == hidden
-    agree(prog, {"A": normal(3, 8).astype(dtype), "B": normal(8, lanes).astype(dtype)})
+    inputs = {"A": normal(3, 8).astype(dtype), "B": normal(8, lanes).astype(dtype)}
+    agree(prog, inputs, source=lanes == 8)
 
 
 # ---- control flow, scratch
