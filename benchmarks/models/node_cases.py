@@ -1,12 +1,15 @@
 """The node tests of ONNX: the cases that say something about an inference compiler of tensors."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from onnx.backend.test.case.base import Base
 from onnx.backend.test.loader import load_model_tests
 
 from ansorpy.errors import UnknownValueError
@@ -21,6 +24,9 @@ CONTROL: Final = ("Loop", "Scan", "If", "SequenceMap")
 UNFIT: Final = (  # random, or for training
     "Bernoulli", "Multinomial", "NegativeLogLikelihoodLoss", "RandomNormal", "RandomNormalLike",
     "RandomUniform", "RandomUniformLike", "SoftmaxCrossEntropyLoss",
+)  # fmt: skip
+LARGE: Final = (  # pools of 2 x 2 x 2 over 32 x 32 x 32 elements of 3 channels
+    "export_averagepool_3d_default", "export_lppool_3d_default", "export_maxpool_3d_default",
 )  # fmt: skip
 MOST_BOUND: Final = 64  # elements of an input whose values the model is made for
 
@@ -59,13 +65,29 @@ class NodeCase:
         return {name: _stored(one) for name, one in zip(names, self.sets[number][0], strict=False)}
 
 
-def cases() -> Iterator[NodeCase]:
-    """Yield the cases of plain tensors and inference."""
-    for one in load_model_tests(kind="node"):
+def cases(large: bool = True) -> Iterator[NodeCase]:
+    """Yield the cases of plain tensors and inference.
+
+    Args:
+        large: also LARGE, whose outputs onnx computes for most of the time; the first call of a
+            process decides.
+    """
+    exporter = type(Base)
+    with nullcontext() if large else patch.object(exporter, "__init__", _export_small):
+        found = load_model_tests(kind="node")
+    for one in found:
         if one.model is None or one.data_sets is None or _is_unfit(one):
             continue
         sets = [tuple([_array(x) for x in part] for part in pair) for pair in one.data_sets]
         yield NodeCase(one.name, one.model, sets, one.rtol, one.atol)  # type: ignore[arg-type]
+
+
+def _export_small(cls: Any, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> None:
+    """Make the cases of an operator as onnx does, without LARGE and the texts for its manual."""
+    for key in members:
+        if key.startswith("export") and key not in LARGE:
+            np.random.seed(seed=0)  # noqa: NPY002 - as onnx does
+            getattr(cls, key)()
 
 
 def difference(
