@@ -1,9 +1,13 @@
-"""The JSON wire form: it round-trips, and a refusal names the place of the mistake."""
+"""The JSON wire form: it round-trips, and a refusal names the place of the mistake.
+
+60 random Dags; `ANSORPY_NIGHT=1` (`make test-all`) draws ten times as many.
+"""
 
 import base64
 import copy
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,7 +130,7 @@ def dags(draw: st.DrawFn) -> Dag:
     return Dag((Placeholder("A", EXTENTS, dtype, weight), node), ("C",), draw(st.just("d_1")))
 
 
-@settings(max_examples=150)
+@settings(max_examples=600 if os.environ.get("ANSORPY_NIGHT") else 60)
 @given(dags())
 def test_random_dags_round_trip(dag: Dag) -> None:
     wire = to_json(dag)

@@ -179,6 +179,7 @@ def test_a_dot_product_of_gathered_rows_is_no_instruction() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_candidates")
 def test_a_tuned_gather_is_raced_and_its_files_test_themselves(tmp_path: Path) -> None:
     table, ids = te.placeholder((301, 65), "table"), te.placeholder((3, 17), "ids", "int32")
     dag = te.dag(topi.relu(topi.take(table, ids)), "rows", inputs=[table, ids])

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,12 @@ from tests.conftest import Golden
 from tests.graph.random_graph import random_graph
 from tests.importers.test_node_cases import by_name
 from tests.model.test_compile import small_model
+
+
+@cache
+def small_document() -> Document:
+    """Return the document of a small model."""
+    return sent(simplify(small_model()).graph).document
 
 
 def shape_of(tasks: ModelTasks, number: dict[str, int]) -> list[tuple[object, ...]]:
@@ -146,7 +153,7 @@ def test_a_symbolic_extent_is_refused_with_its_name() -> None:
 )  # fmt: skip
 @settings(max_examples=60)
 def test_attributes_come_back_as_they_were(attrs: dict[str, Any]) -> None:
-    document = sent(simplify(small_model()).graph).document
+    document = small_document()
     first = replace(document.nodes[0], attrs=attrs)
     changed = replace(document, nodes=(first, *document.nodes[1:]))
     back = from_json(json.loads(changed.text))
