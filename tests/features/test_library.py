@@ -16,7 +16,7 @@ from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.topi.suites import SUITE_SMALL
 
-PLANS = 2 if os.environ.get("ANSORPY_NIGHT") else 1  # of each sketch
+PLANS = 2 if os.environ.get("ANSORPY_NIGHT") else 1  # plans of each sketch
 TARGET = Target(cores=2)
 
 

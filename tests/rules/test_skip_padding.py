@@ -44,7 +44,7 @@ from ansorpy.topi.workloads import (
     transposed_conv2d,
 )
 
-PLANS = 2 if os.environ.get("ANSORPY_NIGHT") else 1  # of each sketch
+PLANS = 2 if os.environ.get("ANSORPY_NIGHT") else 1  # plans of each sketch
 TARGET = Target(cores=2)
 # cuts rows, too
 TIGHT = (SkipPadding("SSRSRS", level=1, share=1 / 64, tile=6, strided=3), *RELEASED_CPU)
