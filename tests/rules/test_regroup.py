@@ -1,5 +1,9 @@
-"""SplitPhases and SplitGroups: equal meaning, fewer products, and stores without a copy."""
+"""SplitPhases and SplitGroups: equal meaning, fewer products, and stores without a copy.
 
+Two plans of each sketch; `ANSORPY_NIGHT=1` (`make test-all`) has four.
+"""
+
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,6 +27,7 @@ from ansorpy.te.check import check
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.topi.workloads import Window, conv2d, conv2d_bias_relu, matmul, transposed_conv2d
 
+PLANS = 4 if os.environ.get("ANSORPY_NIGHT") else 2  # plans of each sketch
 TARGET = Target(cores=2)
 TRANSPOSED = [
     (4, 2, 1, 4, 3), (3, 2, 1, 3, 2), (3, 2, 0, 2, 3), (5, 3, 2, 3, 2), (2, 3, 0, 3, 3),
@@ -83,7 +88,7 @@ def every_kind(dag: Dag) -> Iterator[tuple[int, str | None]]:
     """Interpret rows of some plans of every sketch; yield (phases, mistake or None)."""
     cases = make_cases(dag, 0)[:1]
     for sketch in derive(dag, TARGET, CPU).sketches:
-        for plan in plans(sketch, TARGET)[:4]:
+        for plan in plans(sketch, TARGET)[:PLANS]:
             for row in sample(plan, 1, np.random.default_rng(1)):
                 program = bind(plan, row, TARGET)
                 got = run(program, cases[0].inputs)
