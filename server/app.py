@@ -91,7 +91,8 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     for part in (
         job_routes, models, simplify, kernels, bundles, records, info, docs, login, pages,
     ):  # fmt: skip
-        app.include_router(part.router)
+        # The routes as they are: `include_router` would build each of them a second time.
+        app.router.routes.extend(part.router.routes)
     install_error_handlers(app)
     install_openapi(app)
     return app
