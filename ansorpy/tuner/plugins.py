@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 from ansorpy.errors import PluginError, SpecError, shown
+from ansorpy.tuner.entry_points import points_of
 from ansorpy.tuner.option import Option, OptionLimits
 
 if TYPE_CHECKING:
@@ -224,11 +225,9 @@ def failed(plugin: Plugin, stage: str, why: str) -> PluginError:
 
 def plugins(group: PartGroup) -> tuple[Plugin, ...]:
     """Return the parts of a group, built-in ones first; nothing of another package is imported."""
-    from importlib.metadata import entry_points
-
     ours = [Plugin(group, name, place, OURS) for name, place in group.ours.items()]
     found = {}  # a package may be found twice on the module path
-    for point in entry_points(group=group.points):
+    for point in points_of(group.points):
         if point.name not in group.ours:
             place = point.value.partition("[")[0].strip()
             package = package_of(point)

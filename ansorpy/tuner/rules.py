@@ -1,11 +1,11 @@
 """The rule set of a target, found without importing upward."""
 
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from ansorpy.errors import SpecError
 from ansorpy.state.rule import Rule
+from ansorpy.tuner.entry_points import points_of
 from ansorpy.tuner.rule_files import check_names, load_rules, rule_folder
 
 GROUP = "ansorpy.rules"
@@ -54,7 +54,7 @@ def find_rules(
 
 def registered() -> list[str]:
     """Return the names of the registered rule sets: "cpu", "cpu+winograd2"."""
-    return sorted(point.name for point in entry_points(group=GROUP))
+    return sorted(point.name for point in points_of(GROUP))
 
 
 def _left(rules: tuple[Rule, ...], without: Sequence[str]) -> tuple[Rule, ...]:
@@ -74,7 +74,7 @@ def _left(rules: tuple[Rule, ...], without: Sequence[str]) -> tuple[Rule, ...]:
 
 
 def _load(kind: str) -> tuple[Rule, ...]:
-    found = entry_points(group=GROUP, name=kind)
+    found = points_of(GROUP).select(name=kind)
     if not found:
         known = ", ".join(registered()) or "none"
         raise SpecError(f"no rule set for target {kind!r}; there are {known}")
