@@ -78,7 +78,8 @@ def test_a_model_job_survives_kills_at_any_time(tmp_path: Path) -> None:
         for attempt, moment in enumerate(MOMENTS, 1):
 
             def due(job: Any, attempt: int = attempt, moment: Any = moment) -> bool:
-                return job["state"] == "running" and job["attempts"] == attempt and moment(job)
+                held = job["state"] == "running" and job["attempts"] == attempt
+                return bool(held and moment(job))
 
             job = until(running, job_id, due)
             assert job["trials"] >= seen
