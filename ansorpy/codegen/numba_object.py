@@ -24,8 +24,6 @@ from ansorpy.target import Target
 
 BLAS: Final = "scipy.linalg"
 ARRAYS: Final = "numba.np.arraymath"
-# Functions around a phase by which the interpreter and C would call it: the object needs neither.
-NO_WRAPPERS: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def warm(_box: object = None) -> None:
@@ -106,7 +104,6 @@ def _compiled(phase: Any, buffers: int) -> tuple[str, str]:
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     typing, target = phase.targetdescr.typing_context, phase.targetdescr.target_context
     signature = (numba.int64,) * (buffers + 1)
-    phase.targetoptions.update(NO_WRAPPERS)
     try:
         with global_compiler_lock:
             result = compile_extra(  # type: ignore[no-untyped-call]
