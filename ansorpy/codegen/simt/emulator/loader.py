@@ -38,6 +38,7 @@ from ansorpy.target import Target
 
 HOST: Final = Target()
 FAST_LINES: Final = 5000  # longest text for level 0 of LLVM, whose frames take 1 to 4 bytes a line
+FEW_THREADS: Final = 4096  # of all launches: more run longer than they are compiled
 RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
@@ -103,20 +104,22 @@ def compiled(code: SimtCode, texts: Sequence[HostText], more: Sequence[str]) -> 
     Raises:
         BuildError: LLVM refuses a text.
     """
-    objects = [_object(one.text) for one in texts]
+    few = sum(one.blocks * one.threads for one in code.launches) <= FEW_THREADS
+    objects = [_object(one.text, few) for one in texts]
     objects.append(_runtime_object(llvm.get_process_triple()))
-    objects += [_object(text) for text in more]
+    objects += [_object(text, few) for text in more]
     return Emulated(tuple(objects), code.launches, tuple(one.parts for one in texts), code.buffers)
 
 
 @cache
 def _runtime_object(triple: str) -> bytes:
-    return _object(runtime_text(triple))
+    return _object(runtime_text(triple), few=False)
 
 
-def _object(text: str) -> bytes:
-    """Compile in a seventh of the time of level 3 if frames surely fit the stack of a thread."""
-    return object_bytes(text, HOST, 0 if text.count("\n") <= FAST_LINES else OPT)
+def _object(text: str, few: bool) -> bytes:
+    """Compile for few threads in a seventh of the time, if frames surely fit a thread's stack."""
+    fast = few and text.count("\n") <= FAST_LINES
+    return object_bytes(text, HOST, 0 if fast else OPT)
 
 
 def _check(launch: Launch) -> None:
