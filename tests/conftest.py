@@ -15,7 +15,7 @@ from ansorpy.search import EvolutionSettings, evolve, strategy
 from ansorpy.tuner import first_answer
 
 SKETCHES = 64  # the plans of at most so many sketches are kept
-FEW = 256  # candidates of an iteration; one model, and tunings through a service, have all 2,048
+FEW = 128, 2  # candidates and iterations of a round; tunings through a service have all of them
 
 # A busy machine is slow: no deadline of an example, and none of making examples.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -58,11 +58,16 @@ def known_plans() -> Iterator[None]:
 
 
 @pytest.fixture
-def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Search with few candidates, for tests that assert nothing of how good a candidate is."""
-    small = EvolutionSettings(population=FEW)
+def few_candidates(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search with few candidates, for tests that assert nothing of how good a candidate is.
+
+    A test that needs more has a pair like FEW as an indirect parameter.
+    """
+    population, iterations = getattr(request, "param", FEW)
+    small = EvolutionSettings(population=population, iterations=iterations)
     monkeypatch.setattr(strategy, "evolve", partial(evolve, settings=small))
-    monkeypatch.setattr(first_answer, "SETTINGS", replace(first_answer.SETTINGS, population=FEW))
+    first = replace(first_answer.SETTINGS, population=population, iterations=iterations)
+    monkeypatch.setattr(first_answer, "SETTINGS", first)
 
 
 class Golden:

@@ -74,6 +74,7 @@ def test_a_tuning_leaves_experience_from_which_another_task_starts(tmp_path: Pat
     assert kept.lesson(TARGET, ()).tasks == 2
 
 
+@pytest.mark.parametrize("few_candidates", [(256, 4)], indirect=True)
 def test_a_misleading_prior_is_dropped_and_the_tuning_continues(tmp_path: Path) -> None:
     kept = Experience(tmp_path / "kept")
     list(tune(MM, tmp_path, kept, length, trials=96))
