@@ -158,7 +158,7 @@ def ranking(
     top = sorted(rows, key=lambda one: one.estimate_s)[:TOP]
     low, high = np.quantile(np.divide(estimates, references), (0.1, 0.9))
     return Ranking(
-        name, len(rows), left_out, spearman(estimates, references),
+        name, len(rows), dict(left_out), spearman(estimates, references),
         min(one.reference_s for one in top) / min(references), per_cpu_s, float(low), float(high),
     )  # fmt: skip
 
