@@ -38,7 +38,7 @@ from ansorpy.target import Target
 
 HOST: Final = Target()
 FAST_LINES: Final = 5000  # longest text for level 0 of LLVM, whose frames take 1 to 4 bytes a line
-FEW_THREADS: Final = 4096  # of all launches: more run longer than they are compiled
+FEW_THREADS: Final = 4096  # threads of all launches; more of them run longer than LLVM compiles
 RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
