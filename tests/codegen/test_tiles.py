@@ -1,7 +1,7 @@
 """Every shape of tile statement, against the interpreter of the loop IR, on guarded buffers."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
@@ -120,6 +120,17 @@ def test_a_masked_load_of_every_other_element_stays_inside_the_buffer(
     agree(prog, {"A": normal(size)}, source=count in (7, 9))
 
 
+def guarded(prog: Program, inputs: Mapping[str, Array]) -> Iterator[Array]:
+    """Yield C of runs beside a guard page on each side, compiled for this machine and for AVX2."""
+    for target in (Target(), AVX2):
+        built = load(build(prog, target))
+        for side in SIDES:
+            arena = Arena(prog.buffers, side)
+            arena.fill(inputs, "nan")
+            built.run(arena.addresses)
+            yield arena.array("C")
+
+
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("size", [5, 23, 33])
 @pytest.mark.parametrize("left", [1, 3])
@@ -141,13 +152,8 @@ def test_a_padded_load_of_every_other_element_reads_allowed_lanes_only(
     prog = program(buffers, For("i", c(3), tile))
     inputs = {"A": normal(3, size)}
     expected = agree(prog, inputs, source=lanes == 8 and (left, moving) in ((1, 3), (3, 0)))["C"]
-    for target in (Target(), AVX2):
-        built = load(build(prog, target))
-        for side in SIDES:
-            arena = Arena(prog.buffers, side)
-            arena.fill(inputs, "nan")
-            built.run(arena.addresses)
-            np.testing.assert_array_equal(arena.array("C"), expected)
+    for found in guarded(prog, inputs):
+        np.testing.assert_array_equal(found, expected)
     if lanes == 16:
         assert ".masked.gather." not in module_text(prog, AVX512)
 
@@ -171,13 +177,8 @@ def test_a_padded_load_under_a_condition_of_the_row_reads_allowed_lanes_only(
     last = min(size, lanes - left)
     expected[1:, left : left + last] = inputs["A"][:, :last]
     stored = min(lanes, size + 2)
-    for target in (Target(), AVX2):
-        built = load(build(prog, target))
-        for side in SIDES:
-            arena = Arena(prog.buffers, side)
-            arena.fill(inputs, "nan")
-            built.run(arena.addresses)
-            np.testing.assert_array_equal(arena.array("C")[:, :stored], expected[:, :stored])
+    for found in guarded(prog, inputs):
+        np.testing.assert_array_equal(found[:, :stored], expected[:, :stored])
 
 
 def test_reversed_and_broadcast_loads_equal_the_interpreter() -> None:

@@ -162,9 +162,8 @@ def test_a_slow_request_is_closed_after_its_deadline(serve: Serve) -> None:
 
 def test_received_bytes_of_a_body_earn_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ansorpy.server.http.connections.FILE_BYTES_PER_S", 1 / 600)
-    with serve(
-        replace(WIDE, body_s=3.0)
-    ) as running:  # the byte must come before, on a busy machine
+    # The byte must come before the deadline of the body, on a busy machine as well.
+    with serve(replace(WIDE, body_s=3.0)) as running:
         head = SLOW_BODY.replace(b"99", b"2").removesuffix(b"{")
         sends = running.connect(head)
         until(lambda: running.open() == 1)

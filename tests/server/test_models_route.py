@@ -1,7 +1,7 @@
 """/v1/models: PUT, list, read, download, delete; refusals before and after the body.
 
 A short form sends some hostile models to the service; with `ANSORPY_NIGHT=1` (`make test-all`) all
-of them. `tests.importers.test_limits` reads all of them in any case.
+of them. `tests.importers.test_limits` refuses all of them, in the process of the test.
 """
 
 import hashlib

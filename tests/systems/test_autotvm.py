@@ -71,7 +71,8 @@ def test_records_of_an_earlier_job_start_a_search(stage: Stage, tmp_path: Path) 
 @pytest.mark.slow
 def test_imported_records_of_a_template_start_the_template(stage: Stage, tmp_path: Path) -> None:
     """A user takes the records of a template to another machine, and goes on there."""
-    lines = map(json.dumps, stage.records(stage.template))  # its race may hold a known kernel
+    # Trials only: a kernel of an earlier job may have won the race of the template's job.
+    lines = map(json.dumps, stage.records(stage.template))
     store = MemoryStore()
     store.append(list(import_jsonl(lines)), IMPORTED)
     template = template_body()["template"]

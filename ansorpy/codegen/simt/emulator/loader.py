@@ -117,7 +117,11 @@ def _runtime_object(triple: str) -> bytes:
 
 
 def _object(text: str, few: bool) -> bytes:
-    """Compile for few threads in a seventh of the time, if frames surely fit a thread's stack."""
+    """Return the object file of a text.
+
+    Level 0 of LLVM takes a seventh of the time of level 3, and its code runs longer: it is for few
+    threads, and for texts whose frames surely fit the stack of a thread.
+    """
     fast = few and text.count("\n") <= FAST_LINES
     return object_bytes(text, HOST, 0 if fast else OPT)
 

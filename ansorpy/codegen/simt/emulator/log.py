@@ -117,7 +117,9 @@ class LoggedKernel:
             )
 
     def races(self, addresses: Sequence[int]) -> tuple[DataRace, ...]:
-        """Run all launches in order, and return their races alone: traffic takes as long to count.
+        """Run all launches in order, those ahead as well, and return their races.
+
+        `log` counts traffic, too, which takes as long again.
 
         Raises:
             RunError: an access outside of a buffer, or a block makes too many accesses.
