@@ -25,7 +25,6 @@ from tests.server.process import process
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 OTHER = "def mv(float(7,8) A, float(8) B) -> (C) { C(i) +=! A(i,k) * B(k) }"
-SUM = "def add(float(9) A) -> (B) { B(i) = A(i) + 1 }"
 POLL_S = 0.2  # a poll takes milliseconds of the processor that the job needs
 ENDED = ("succeeded", "failed", "cancelled")
 
@@ -140,10 +139,10 @@ def check_kernel(
 
 @pytest.mark.slow
 def test_the_service_tunes_with_its_own_worker(client: TestClient) -> None:
-    job_id = client.post("/v1/jobs", json={"text": SUM, "budget": {"trials": 2}}).json()["id"]
+    job_id = client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 2}}).json()["id"]
     job = wait_for(client, job_id, *ENDED)
     assert (job["state"], job["trials"]) == ("succeeded", 2), job
     (task,) = job["tasks"]
     assert task["verified"]
-    zipped = client.get(f"/v1/jobs/{job_id}/kernels/add")
+    zipped = client.get(f"/v1/jobs/{job_id}/kernels/mm")
     assert zipped.content[:2] == b"PK"

@@ -156,7 +156,7 @@ def test_no_kernel_is_delivered_if_every_kernel_file_fails_its_call(tmp_path: Pa
 
 @pytest.mark.parametrize("lucky", [0, FINALISTS - 1, FINALISTS])
 def test_too_low_costs_exclude_no_candidate_from_reranking(tmp_path: Path, lucky: int) -> None:
-    """So long as fewer are too good than race."""
+    """So long as fewer are too good than race; else only their twins in machine code are timed."""
     heats: list[int] = []
     count = 0
 
@@ -173,4 +173,4 @@ def test_too_low_costs_exclude_no_candidate_from_reranking(tmp_path: Path, lucky
         return Measured((1e-4 if count <= lucky else 1e-3 + 1e-6 * count,))
 
     tuned(tmp_path, Pool, verdict)
-    assert heats == ([16] if lucky < FINALISTS else [])
+    assert heats == [16] if lucky < FINALISTS else max(heats, default=0) < 16
