@@ -29,7 +29,7 @@ class Request(LocalOptions):
     better candidates follow.
     `libraries` asks for the verified library of the best candidate of each task, without a race:
     the tasks are parts of a model, whose weights are `weights_bytes` in all: if these exceed the
-    last-level cache, calls are timed with cold weights (`measure.timing.cold_weights`).
+    L2 caches of the cores, calls are timed with cold weights (`measure.timing.cold_weights`).
     `own` are kernels of the user's own in the final races, by task (ADR-0164).
     `copies` of a kernel run at once, one thread each, if the objective is throughput: as many as
     the machine that was given has cores; `target` then has one (ADR-0166).

@@ -1,6 +1,7 @@
 """Timed calls that go round copies of the weights."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,8 +28,8 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import weight_bytes
 from tests.measure.fake import FakeBuilt
 
-CACHE = 1 << 20
-SHARED = Target(l3_bytes=CACHE)
+PRIVATE, CACHE = 1 << 16, 1 << 20  # bytes of the L2 cache of a core, and of the last-level cache
+SHARED = Target(l2_bytes=PRIVATE, l3_bytes=CACHE)
 ELEMENTS = 1000
 MATMUL = """def mm(float({m},{k}) A, const float({k},{n}) B) -> (C) {{
   C(i,j) +=! A(i,k) * B(k,j)
@@ -37,12 +38,20 @@ MATMUL = """def mm(float({m},{k}) A, const float({k},{n}) B) -> (C) {{
 
 @pytest.mark.parametrize(
     ("model", "expected"),
-    [(0, 0), (CACHE, 0), (CACHE + 1, CACHE + 1), (2 * CACHE, 2 * CACHE), (9 * CACHE, 2 * CACHE)],
-)
-def test_weights_are_cold_if_those_of_the_model_exceed_the_last_level_cache(
+    [
+        (0, 0), (PRIVATE, 0), (PRIVATE + 1, PRIVATE + 1), (CACHE, 2 * PRIVATE),
+        (CACHE + 1, CACHE + 1), (2 * CACHE, 2 * CACHE), (9 * CACHE, 2 * CACHE),
+    ],
+)  # fmt: skip
+def test_copies_exceed_the_cache_that_the_weights_of_the_model_exceed(
     model: int, expected: int
 ) -> None:
     assert cold_bytes(model, SHARED) == expected
+
+
+def test_the_cores_of_a_kernel_have_an_l2_cache_each() -> None:
+    assert cold_bytes(2 * PRIVATE, SHARED) == 2 * PRIVATE
+    assert cold_bytes(2 * PRIVATE, replace(SHARED, cores=2)) == 0
 
 
 def test_small_weights_are_hot_in_a_large_model() -> None:

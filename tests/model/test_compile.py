@@ -183,7 +183,7 @@ def large_model() -> Graph:
 def test_records_of_cold_and_hot_weights_have_other_keys(tmp_path: Path) -> None:
     """A later tuning for a machine whose caches hold the weights starts anew."""
     store = MemoryStore()
-    target = replace(local_target(1), l3_bytes=1 << 17)
+    target = replace(local_target(1), l2_bytes=1 << 16, l3_bytes=1 << 17)
     asked = ModelRequest(large_model(), target, ModelOptions(trials=8), tmp_path / "m.zip")
     _, result = play(compiled(asked, store))
     assert result.trials == 8
@@ -191,7 +191,7 @@ def test_records_of_cold_and_hot_weights_have_other_keys(tmp_path: Path) -> None
     assert all(key.endswith("/cold") for key in cold)
     _, again = play(compiled(asked, store))
     assert again.trials == 0
-    _, anew = play(compiled(replace(asked, target=replace(target, l3_bytes=1 << 20)), store))
+    _, anew = play(compiled(replace(asked, target=replace(target, l2_bytes=1 << 20)), store))
     assert anew.trials == 8
     hot = {record.key for record in store.export()} - cold
     assert hot

@@ -1,8 +1,8 @@
-"""Cold weights: timed calls that find their weights in memory, as inside a large model (ADR-0134).
+"""Cold weights: timed calls that find their weights where a model leaves them (ADR-0134, ADR-0169).
 
 The calls of a kernel go round copies of its weights. Together the copies are as large as the
-weights of the model, or twice the last-level cache: until a copy has its turn again, the others
-have displaced it.
+weights of the model, or twice the cache that these exceed: until a copy has its turn again, the
+others have displaced it.
 """
 
 import os
@@ -16,7 +16,7 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import weight_bytes
 from ansorpy.te.dag import Dag
 
-SWEEPS: Final = 2  # times the last-level cache: an inexact LRU keeps parts of the oldest copies
+SWEEPS: Final = 2  # times the cache: an inexact LRU keeps parts of the oldest copies
 LEAST_BYTES: Final = 64 * 1024  # least weights of a cold task: misses of fewer take microseconds
 MOST: Final = 2048  # copies, if calls read less than the task is given
 MEMORY_SHARE: Final = 1 / 16  # share of this machine's memory for all copies of a process
@@ -25,12 +25,18 @@ MEMORY_SHARE: Final = 1 / 16  # share of this machine's memory for all copies of
 def cold_bytes(weights_bytes: int, target: Target) -> int:
     """Return the size of all copies of the weights of a kernel; 0: to be timed with hot weights.
 
+    Weights that fit the L2 caches of the kernel's cores are hot. Copies of others come from the
+    cache or memory that the weights of the model come from (ADR-0169).
+
     Args:
         weights_bytes: of all weights of the model.
+        target: the processor; `cores` are those of the kernel.
     """
-    if weights_bytes <= target.l3_bytes:
+    private_bytes = target.cores * target.l2_bytes
+    if weights_bytes <= private_bytes:
         return 0
-    return min(weights_bytes, SWEEPS * target.l3_bytes)
+    cache_bytes = private_bytes if weights_bytes <= target.l3_bytes else target.l3_bytes
+    return min(weights_bytes, SWEEPS * cache_bytes)
 
 
 def has_cold_weights(dag: Dag) -> bool:
