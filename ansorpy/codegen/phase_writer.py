@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from llvmlite import ir
 
@@ -44,6 +44,8 @@ SCRATCH_LIMIT_BYTES: Final = 1 << 20  # scratch of one task, which lies on its s
 @dataclass
 class PhaseWriter:
     """Writes the function of one phase for a CPU: `void phase(int64_t *buffers, int64_t task)`."""
+
+    index_expansion: ClassVar[type[Expansion]] = Expansion  # for indices and conditions
 
     places: Places
     b: TextBuilder
@@ -267,7 +269,7 @@ class PhaseWriter:
         """Return an int64, or an i1 or bool for a condition, over loop variables."""
         tile = expression(expr, table)
         given = {name: self.values[name] for name in tile.names}
-        expansion = Expansion(tile, self.b, given, self.shared(), self.sums)
+        expansion = self.index_expansion(tile, self.b, given, self.shared(), self.sums)
         found = expansion.eval(tile.values[0], {})
         if isinstance(found, bool):
             return found

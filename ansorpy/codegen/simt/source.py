@@ -17,6 +17,7 @@ from llvmlite import ir
 
 from ansorpy.codegen.index_hoisting import HoistedSums, Terms
 from ansorpy.codegen.phase_utilities import phase_infos
+from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import F32, F64, I32, I64, STORED, computed
 from ansorpy.codegen.simd.tile import TileExpr
 from ansorpy.codegen.simd.values import Guards, Index, Point, RuntimeValue
@@ -146,7 +147,21 @@ class _SourceBlock(ThreadBlock):
         return b.trunc(b.shuffled(b.zext(value, I32), distance), value.type)
 
 
-class SourceTile(ThreadTile):
+class _FloorDivision:
+    """Integer division by Python's operators."""
+
+    b: Any
+
+    def divide_safely(self, op: str, x: Any, y: Any) -> Any:
+        """Return x // y or x % y, rounded down, as Python does."""
+        return self.b.floor(op, x, y)
+
+
+class SourceIndex(_FloorDivision, Expansion):
+    """An index or a condition over loop variables."""
+
+
+class SourceTile(_FloorDivision, ThreadTile):
     """A tile whose registers are elements of local arrays."""
 
     def unless_masked(self) -> None:
@@ -187,10 +202,6 @@ class SourceTile(ThreadTile):
         limit = ir.Constant(I64, -gap.lanes[0])
         return RuntimeValue("bool", self.b.icmp_signed(op, self.scalar(gap.terms), limit))
 
-    def divide_safely(self, op: str, x: Any, y: Any) -> Any:
-        """Return x // y or x % y, rounded down, as Python does."""
-        return self.b.floor(op, x, y)
-
     def function(self, op: str, dtype: str, x: Any) -> Any:
         """Return a function of mathematics, under a comment with its name."""
         self.b.note(op)
@@ -199,6 +210,8 @@ class SourceTile(ThreadTile):
 
 class SourceWriter(KernelWriter):
     """Writes one kernel: loops and branches as those of Python."""
+
+    index_expansion = SourceIndex
 
     def thread_tile(self, stmt: Tile, table: SymbolTable, across: bool) -> None:
         """Write a tile: its dimensions are loops, but for sums that are kept in a variable.

@@ -93,6 +93,11 @@ def test_operators_of_the_suite_run_as_source(name: str) -> None:
         check(SUITE_SMALL[name](), 10 * seed + len(name))
 
 
+def test_the_bound_of_a_loop_may_be_a_quotient() -> None:
+    """As in this candidate, by 3; indices and bounds are written apart from tiles."""
+    assert check(SUITE_SMALL["conv2d"](), 16)
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_operators_of_whole_warps_run_as_source(name: str) -> None:
     for seed in range(DRAWN):
