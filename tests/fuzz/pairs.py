@@ -97,7 +97,10 @@ def draw(
     sketch = sketches[int(rng.integers(len(sketches)))]
     every = plans(sketch, target, PLANS)
     plan = every[int(rng.integers(len(every)))]
-    (row,) = sample(plan, 1, rng)
+    rows = sample(plan, 1, rng)
+    if not len(rows):  # no sizes of this plan fit the target
+        return draw(dag, target, rng, sets)
+    (row,) = rows
     numbers = tuple(int(value) for value in row)
     return bind(plan, numbers, target), plan, numbers
 
