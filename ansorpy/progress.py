@@ -40,7 +40,7 @@ Report = Callable[[Event], None]
 SomeEvent = TypeVar("SomeEvent")
 
 NOT_TIMED: Final = "estimated, not timed"
-EMULATION: Final = "check of the best candidates under the emulator"
+EMULATION: Final = "check under the emulator, which takes minutes for large sizes"
 TICK_S: Final = 0.5  # between two repaints: the elapsed time goes on while nothing happens
 COLUMNS: Final = 100  # width of a stream that does not tell its own
 BAR: Final = 20  # characters

@@ -1,7 +1,8 @@
 """Delivery of kernels for a GPU without a device: checked under the emulator, not timed (ADR-0143).
 
 There is no race: estimates only order the candidates. The first candidate that passes every case,
-in both orders of threads, becomes the zip; after some failures, the naive loops do.
+in both orders of threads, becomes the zip; after some failures, the naive loops do. If a check
+takes too long, because the sizes are large, there is no zip.
 """
 
 import time
@@ -29,6 +30,7 @@ from ansorpy.tuner.time_budget import TimeBudget
 from ansorpy.tuner.twins import renamed_program
 
 FINALISTS: Final = 8  # programs that are checked, the least estimate first
+TOO_LONG: Final = "run-timeout"  # other candidates take as long to emulate, and the loops longer
 LEADERS: Final = 64  # candidates that are looked at: some have a program that failed already
 
 
@@ -66,6 +68,8 @@ class EmulatedDeliveries(DeliveriesAtTheEnd):
                 task.discard(candidate, done)
             else:
                 task.note([done])
+            if done.kind == TOO_LONG:
+                break
         return replace(empty_result(task, []), estimated=True)
 
     def _delivered(

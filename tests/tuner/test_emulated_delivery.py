@@ -103,8 +103,14 @@ def _check_records(store: JsonlStore, key: str) -> None:
 class EmulatedPool:
     """A pool that estimates and checks by functions, without processes."""
 
-    def __init__(self, wrong: Sequence[int] = (), fails: bool = False) -> None:
+    def __init__(
+        self,
+        wrong: Sequence[int] = (),
+        fails: bool = False,
+        failure: Failed = Failed("wrong", "C[0] is 1, not 2"),  # noqa: B008 - immutable
+    ) -> None:
         self.wrong, self.fails, self.verified = frozenset(wrong), fails, list[Program]()
+        self.failure = failure
 
     def measure(self, candidates: Sequence[Unbound], *_: Any, **__: Any) -> list[Outcome | None]:
         programs = [bound(one, SM_90) for one in candidates]
@@ -121,7 +127,7 @@ class EmulatedPool:
     def verify(self, program: Program) -> Failed | None:
         self.verified.append(program)
         number = len(self.verified) - 1
-        return Failed("wrong", "C[0] is 1, not 2") if number in self.wrong else None
+        return self.failure if number in self.wrong else None
 
     def close(self) -> None:
         """Do nothing."""
@@ -167,6 +173,14 @@ def test_without_a_candidate_that_passes_there_is_no_kernel(tmp_path: Path) -> N
     assert (result.kernel, result.verified, result.estimated) == (None, False, True)
     assert not list(tmp_path.glob("*.zip"))
     assert "no kernel" in repr(Result(end.results, 1.0, end.stopped))
+
+
+def test_no_other_candidate_is_checked_once_a_check_takes_too_long(tmp_path: Path) -> None:
+    pool = EmulatedPool(wrong=[0], failure=Failed("run-timeout", "no end within 600 s"))
+    (result,) = tuned(pool, tmp_path).results
+    assert len(pool.verified) == 1
+    assert (result.kernel, result.failures["run-timeout"]) == (None, 1)
+    assert result.examples["run-timeout"] == "no end within 600 s"
 
 
 def test_candidates_that_spill_are_told_with_their_reason(tmp_path: Path) -> None:
