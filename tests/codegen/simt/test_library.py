@@ -2,7 +2,8 @@
 
 Each is run thread by thread on this machine: every case of a trial, both orders of threads and
 blocks, against the float64 reference; and one case with a log: no races, no access outside of a
-buffer. A short form; `ANSORPY_NIGHT=1` (`make test-all`) draws more of each.
+buffer, unless a block makes more accesses than a log holds. A short form; `ANSORPY_NIGHT=1`
+(`make test-all`) draws more of each.
 """
 
 import os
