@@ -398,6 +398,13 @@ def test_the_key_counts_features_and_threads_but_not_the_marketing_name() -> Non
     assert len({task_key("w", target) for target in (base, *others)}) == 4
 
 
+def test_keys_of_weights_from_two_places_differ() -> None:
+    target = Target(l3_bytes=1000)
+    endings = {0: "/1", 1: "/1/cold-l3", 1000: "/1/cold-l3", 1001: "/1/cold"}
+    for cold_bytes, ending in endings.items():
+        assert task_key("w", target, cold_bytes).endswith(ending)
+
+
 def test_the_race_delivers_the_winner() -> None:
     assert RACE.best_s == 1e-3
     lost = replace(RACE, winner="baseline", delivered="naive", numpy_s=(5e-4,))

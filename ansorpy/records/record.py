@@ -20,6 +20,9 @@ from ansorpy.te.dag import ConstantTensor, Dag
 FORMAT: Final = 1  # version of the format of a JSONL line
 MAX_DAG: Final = 2**17  # characters of the JSON of a Dag, of which constants may be megabytes
 
+# In the key of trials whose weights came from memory, or from the last-level cache, at every call.
+COLD: Final = "/cold"
+COLD_IN_CACHE: Final = "/cold-l3"
 COPIES: Final = re.compile(r"/copies([1-9][0-9]{0,3})(?=/|\Z)", re.ASCII)  # in a key (ADR-0166)
 
 # `measured`: a tuner of this store wrote the record. `imported`: any other origin (ADR-0087).
@@ -34,7 +37,7 @@ MEASURED_BY: Final = "/by-"
 def task_key(
     workload: str,
     target: Target,
-    cold: bool = False,
+    cold_bytes: int = 0,
     estimated: bool = False,
     measured_by: str = "",
     copies: int = 1,
@@ -46,15 +49,18 @@ def task_key(
 
     Args:
         workload: hex digest of the normalised Dag (`te.analysis.workload_key`).
-        cold: the weights came from memory at every call, as inside a large model (ADR-0134).
+        cold_bytes: size of the copies of the weights that timed calls go round; 0: hot weights. Times
+            with weights from the last-level cache and from memory do not compare (ADR-0169).
         estimated: the trials are estimates, which compare with one another only.
         measured_by: name and package of the measuring back end whose times compare with one another
             only; "" for ours.
         copies: kernels that ran at once, one on each core: a time of several compares with times of
             as many only.
     """
+    from_memory = cold_bytes > target.l3_bytes
+    cold = (COLD if from_memory else COLD_IN_CACHE) if cold_bytes else ""
     together = f"/copies{copies}" if copies > 1 else ""
-    ending = ("/cold" if cold else "") + together + (ESTIMATED if estimated else "")
+    ending = cold + together + (ESTIMATED if estimated else "")
     if measured_by:
         ending += MEASURED_BY + sha256(measured_by.encode()).hexdigest()[:12]
     return f"{workload}/{target_digest(target)}/{target.cores}{ending}"

@@ -135,7 +135,7 @@ class Task:
         """
         cold_bytes = cold_bytes if has_cold_weights(dag) else 0
         workload, flop = workload_key(dag), flop_count(dag)
-        key = task_key(workload, target, bool(cold_bytes), estimated, measured_by, copies)
+        key = task_key(workload, target, cold_bytes, estimated, measured_by, copies)
         return Task(
             dag, target, rules, key, workload, flop, cold_bytes=cold_bytes, estimated=estimated,
             measured_by=measured_by,

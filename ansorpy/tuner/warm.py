@@ -39,7 +39,7 @@ def estimate_keys(task: Task) -> tuple[str, ...]:
     """Return the keys of estimates for the GPU of a task and for the preset of its kind."""
     preset = PRESETS.get(task.target.cpu)
     targets = [task.target, *([] if preset is None else [gpu_target(task.target.cpu, preset)])]
-    keys = (task_key(task.workload, one, bool(task.cold_bytes), estimated=True) for one in targets)
+    keys = (task_key(task.workload, one, task.cold_bytes, estimated=True) for one in targets)
     return tuple(dict.fromkeys(keys))
 
 
