@@ -22,6 +22,7 @@ import numpy as np
 
 from ansorpy.errors import SpecError
 from ansorpy.graph.graph import Array
+from ansorpy.measure.workers.cores import slot_cores
 
 WARM_CALLS: Final = 3  # untimed calls at the start of a visit
 MIN_CALLS: Final = 3  # timed calls of a visit, however long one takes
@@ -184,6 +185,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--module", default="")
     args = parser.parse_args()
+    os.sched_setaffinity(0, slot_cores(args.threads))  # before a runtime starts its threads
     # Libraries print to standard output: answers have a descriptor of their own.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -1,7 +1,7 @@
 """The race of whole models: runtimes in processes of their own, timed in turns.
 
-While one is timed all others are stopped, so that no spinning thread disturbs it. Rounds alternate
-the order. The figure of a contestant is the median over its visits of the median call.
+While one is timed all others are stopped, so that no spinning thread disturbs it. All have the same
+cores, which the load of other guests of a machine makes unequal. Rounds alternate the order. The figure of a contestant is the median over its visits of the median call.
 """
 
 import sys

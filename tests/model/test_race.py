@@ -1,5 +1,7 @@
 """The race of whole models: distances of results, and contestants that fail."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 
 from ansorpy.graph.graph import Array
 from ansorpy.model.contestant import visit
-from ansorpy.model.race import Entry, distance, race
+from ansorpy.measure.timing.turn_process import TurnProcess
+from ansorpy.measure.workers.cores import slot_cores, usable_cores
+from ansorpy.model.race import Entry, command_of, distance, race
 
 
 def test_the_distance_is_a_share_of_the_largest_wanted_element() -> None:
@@ -52,3 +56,11 @@ def test_a_contestant_that_fails_has_a_reason_and_no_times(tmp_path: Path) -> No
     found = race(entries, {"x": np.zeros(2, np.float32)}, 1, 0.1, rounds=1)
     assert [one.runtime for one in found] == ["torch", "ort"]
     assert all(one.failed and not one.visits_s for one in found)
+
+
+def test_contestants_run_on_the_same_cores(tmp_path: Path) -> None:
+    for threads in (1, len(usable_cores())):
+        command = command_of(Entry("ort", tmp_path / "absent.onnx"), threads)
+        with TurnProcess(command, subprocess.DEVNULL) as process:
+            process.ask({"do": "prepare", "inputs": "", "outputs": ""}, 60.0)
+            assert os.sched_getaffinity(process.pid) == slot_cores(threads)
