@@ -1,7 +1,8 @@
 """The race of whole models: runtimes in processes of their own, timed in turns.
 
 While one is timed all others are stopped, so that no spinning thread disturbs it. All have the same
-cores, which the load of other guests of a machine makes unequal. Rounds alternate the order. The figure of a contestant is the median over its visits of the median call.
+cores, because other guests of a machine may load one core and not the next. Rounds alternate the
+order. The figure of a contestant is the median over its visits of the median call.
 """
 
 import sys

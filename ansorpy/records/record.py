@@ -49,8 +49,8 @@ def task_key(
 
     Args:
         workload: hex digest of the normalised Dag (`te.analysis.workload_key`).
-        cold_bytes: size of the copies of the weights that timed calls go round; 0: hot weights. Times
-            with weights from the last-level cache and from memory do not compare (ADR-0169).
+        cold_bytes: size of the copies of the weights that timed calls go round; 0: hot weights.
+            Times with weights from the last-level cache and from memory do not compare (ADR-0169).
         estimated: the trials are estimates, which compare with one another only.
         measured_by: name and package of the measuring back end whose times compare with one another
             only; "" for ours.
