@@ -30,8 +30,8 @@ _OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 class CycleRates:
     """Cycles of one core for one vector (or one byte, tile, task); only proportions matter.
 
-    Close to a fit of measured candidates of 35 subgraphs on a Zen 4 core (docs/adr/0036), and to
-    the numbers in the processor's manual.
+    The defaults are for vectors of 512 bits: close to a fit of measured candidates of 35 subgraphs
+    on a Zen 4 core (docs/adr/0036), and to the numbers in the processor's manual.
     """
 
     multiply_add: float = 1.0
@@ -60,12 +60,27 @@ class CycleRates:
     memory_cores: float = 2.0  # cores that saturate the bandwidth beyond L2
 
 
+LONG_VECTORS: Final = CycleRates()
+# Half cycles: a core starts two multiply-adds and two loads per cycle (docs/adr/0170).
+SHORT_VECTORS: Final = CycleRates(
+    function=17.3, integer=0.64, index_divide=1.8, load=1.8, split=1.5, broadcast=1.2, gather=15.0,
+    move=2.4, transpose=8.6, tile=0.86, latency=7.9, horizontal=9.3, l2_byte=1 / 31, l3_byte=1 / 13,
+    memory_byte=1 / 5, wait=590.0, stretch=29.0, spill=1.8,
+)  # fmt: skip
+SHORT_BITS: Final = 256  # longest vectors of which a core computes two at once, and loads as many
+
+
+def rates_of(target: Target) -> CycleRates:
+    """Return the rates for the vectors of a processor."""
+    return SHORT_VECTORS if target.vector_bits <= SHORT_BITS else LONG_VECTORS
+
+
 class RooflineModel:
     """score = 1 / estimated cycles. Ignores measurements."""
 
     def __init__(self, target: Target, rates: CycleRates | None = None) -> None:
         self._target = target
-        self._rates = rates or CycleRates()
+        self._rates = rates or rates_of(target)
 
     def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
         """Return one array of scores per batch of features, as `features.extract` returns them."""

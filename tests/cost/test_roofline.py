@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ansorpy.cost.model import Batch, CostModel
-from ansorpy.cost.roofline import RooflineModel
+from ansorpy.cost.roofline import LONG_VECTORS, SHORT_VECTORS, RooflineModel, rates_of
 from ansorpy.features import NAMES, extract
 from ansorpy.target import Target
 from tests.cost.contract import CostModelContract
@@ -14,6 +16,11 @@ TARGET = Target(cores=4, vector_bits=512)
 class TestRooflineModel(CostModelContract):
     def make(self) -> CostModel:
         return RooflineModel(TARGET)
+
+
+class TestRooflineModelOfShortVectors(CostModelContract):
+    def make(self) -> CostModel:
+        return RooflineModel(replace(TARGET, vector_bits=256, registers=16))
 
 
 def store(**counts: float) -> Batch:
@@ -75,6 +82,21 @@ def test_a_single_accumulator_has_the_latency_of_its_chain() -> None:
     eight = RooflineModel(TARGET).cycles(accumulating(**sums, core__chains=8))[0, 0]
     assert alone > 2.5 * eight
     assert timed(**sums, core__chains=1) == pytest.approx(1e6, rel=1e-3)  # no reduction
+
+
+def test_two_short_vectors_at_once_need_more_accumulators() -> None:
+    """A core with AVX2 starts two multiply-adds per cycle, and each of them takes four."""
+    short = replace(TARGET, vector_bits=256, registers=16)
+    assert (rates_of(short), rates_of(TARGET)) == (SHORT_VECTORS, LONG_VECTORS)
+    sums = {"float_mad": 16e6, "outer_prod": 16e6, "core__steps": 1e6}
+    ratios = []
+    for target in (TARGET, short):
+        model = RooflineModel(target)
+        four, twelve = (
+            model.cycles(accumulating(**sums, core__chains=chains))[0, 0] for chains in (4, 12)
+        )
+        ratios.append(four / twelve)
+    assert ratios[1] > 1.15 * ratios[0]
 
 
 def accumulating(**counts: float) -> Batch:
