@@ -37,7 +37,7 @@ from ansorpy.tuner.forecast import forecast_of_sum
 from ansorpy.tuner.options import check_whole
 from ansorpy.tuner.plugged import recorded_parts
 from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.request import Answered, Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.trust import is_trusted
@@ -46,6 +46,7 @@ from ansorpy.units import counted, duration
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
+DOUBT: Final = 2.0  # times of other minutes differ by up to 1.6, if other guests load a core
 FUSES: Final = "FuseChain"  # name of the rule of chains
 MANY_REDUCTIONS: Final = 3  # reductions from which on the sketches of a Dag are counted
 
@@ -180,12 +181,17 @@ class Compilation:
         return True
 
     def _keep(self, result: TaskResult) -> None:
-        """Keep the library of a result if it is the fastest of its task."""
+        """Keep the library of a result if it is the fastest of its task.
+
+        A search measures the answer before it, too (ADR-0171): its choice is kept unless it is far
+        slower, because times of other minutes do not compare.
+        """
         self.trials += result.trials
         known = self.libraries.get(result.name)
         if result.library is None or result.best_s is None:
             return
-        if known is None or result.best_s < known.best_s:
+        doubt = DOUBT if result.trials else 1.0
+        if known is None or result.best_s < doubt * known.best_s:
             self.libraries[result.name] = TaskLibrary(result.library, result.best_s)
             self.results[result.name] = result
         self.best_s[result.name] = self.libraries[result.name].best_s
@@ -379,6 +385,12 @@ def search_request(
     )
 
 
+def _answered(work: Compilation, dags: Sequence[Dag]) -> Answered:
+    """Return the candidates of the answers that tasks have."""
+    found = {dag.name: work.results[dag.name] for dag in dags if dag.name in work.results}
+    return {name: one.candidate for name, one in found.items() if one.candidate is not None}
+
+
 def _request(work: Compilation, dags: Sequence[Dag], **changes: Any) -> Request:
     """Return the request for the libraries of some tasks."""
     asked = work.request
@@ -387,7 +399,7 @@ def _request(work: Compilation, dags: Sequence[Dag], **changes: Any) -> Request:
     options = replace(asked.options, tasks=(), task_targets_s=targets_s, **changes)
     return Request.of(
         options, tuple(dags), asked.target, first_answer=False, libraries=True,
-        weights_bytes=work.weights_bytes,
+        weights_bytes=work.weights_bytes, answered=_answered(work, dags),
     )  # fmt: skip
 
 

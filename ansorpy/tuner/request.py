@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import cast
 
 from ansorpy.errors import SpecError
@@ -17,6 +18,8 @@ from ansorpy.tuner.own_kernels import Given, OwnByTask, own_kernels
 from ansorpy.tuner.plugins import ESTIMATES, GROUPS, MEASURERS, check_chosen, check_measurer
 from ansorpy.tuner.targets import device_of
 
+Answered = Mapping[str, tuple[str, tuple[int, ...]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Request(LocalOptions):
@@ -30,6 +33,8 @@ class Request(LocalOptions):
     `libraries` asks for the verified library of the best candidate of each task, without a race:
     the tasks are parts of a model, whose weights are `weights_bytes` in all: if these exceed the
     L2 caches of the cores, calls are timed with cold weights (`measure.timing.cold_weights`).
+    `answered` are candidates (plan as text, row) of the answers that tasks of a model have: each is
+    measured first, so that the search compares with it in the same minutes.
     `own` are kernels of the user's own in the final races, by task (ADR-0164).
     `copies` of a kernel run at once, one thread each, if the objective is throughput: as many as
     the machine that was given has cores; `target` then has one (ADR-0166).
@@ -42,6 +47,7 @@ class Request(LocalOptions):
     early: bool = field(default=False, kw_only=True)
     libraries: bool = field(default=False, kw_only=True)
     weights_bytes: int = field(default=0, kw_only=True)
+    answered: Answered = field(default_factory=dict, kw_only=True)
     own: OwnByTask = field(default_factory=dict, kw_only=True)
     copies: int = field(default=1, kw_only=True)
     device: str = field(default="", kw_only=True)
@@ -56,6 +62,7 @@ class Request(LocalOptions):
         early: bool = False,
         libraries: bool = False,
         weights_bytes: int = 0,
+        answered: Answered = MappingProxyType({}),
         own: Given = (),
     ) -> "Request":
         """Return the request with the options of a call or of a stored job.
@@ -67,7 +74,8 @@ class Request(LocalOptions):
         device = "" if options.measurer == ESTIMATES else device_of(target)
         return Request(
             chosen, target, own=own_kernels(own, chosen), first_answer=first_answer, early=early,
-            libraries=libraries, weights_bytes=weights_bytes, device=device, **told,
+            libraries=libraries, weights_bytes=weights_bytes, answered=answered, device=device,
+            **told,
         )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ from ansorpy.tuner.experience import Experience, Transfer
 from ansorpy.tuner.networks import Networks, network_results, networks_of, totals
 from ansorpy.tuner.plugged import generator_of, model_of, recorded_parts, strategy_of
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.request import Answered, Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.scheduler import Settings
 from ansorpy.tuner.search_state import SearchState, StopCriteria
@@ -54,6 +54,7 @@ class Setup:
     answers: Mapping[str, Sequence[Record]]  # records whose races may answer the request, by task
     estimates: Mapping[str, Sequence[Record]]  # programs to measure on the device first, by task
     near: Mapping[str, Sequence[Record]]  # records of other machines and shapes, by task
+    answered: Answered  # candidates that are measured first, by task
     share: int  # trials of each task
     enough: float  # trials behind the answer to another request that also answers this one
     digest: str  # identity of the request
@@ -151,6 +152,7 @@ def prepare(
             for task in (tasks if request.device and not request.deterministic else ())
         },
         near=near_records(request, tasks, past, store),
+        answered=request.answered,
         share=share,
         enough=inf if request.deterministic or request.own else share,
         digest=record_lookup.request_digest(tasks, request, networks, request.own),

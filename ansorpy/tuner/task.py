@@ -266,6 +266,18 @@ class Task:
         self.trials += len(records) - len(known)
         return chosen
 
+    def hold(self, text: str, row: tuple[int, ...]) -> None:
+        """Defer a candidate to the next round, ahead of others, unless its outcome is known.
+
+        A candidate of a plan that the task cannot have is left out.
+        """
+        number = self._number_of(text)
+        if number is None:
+            return
+        candidate = Candidate(number, row)
+        if candidate not in self.costs_s:
+            self.held = [candidate, *(one for one in self.held if one != candidate)]
+
     def pending_texts(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return (plan, row) of the deferred candidates, for a checkpoint."""
         return [(self.texts[candidate.plan], candidate.row) for candidate in self.held]

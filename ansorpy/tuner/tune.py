@@ -120,6 +120,8 @@ def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterato
         setup.estimates.get(task.name, ()),
         setup.near.get(task.name, ()),
     )
+    if task.name in setup.answered:
+        task.hold(*setup.answered[task.name])
     if how.first_answer:
         yield from context.deliveries.first_answer(task, context.model, seed)
     if how.all_plans:

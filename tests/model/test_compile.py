@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from ansorpy.bundle.load import load_model
+from ansorpy.codegen.exported_types import Library
 from ansorpy.errors import RunError
-from ansorpy.events import FirstAnswer, Preflight, RoundDone
+from ansorpy.events import Finished, FirstAnswer, Preflight, RoundDone, TaskResult
 from ansorpy.graph import Graph
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array
@@ -32,6 +33,9 @@ from ansorpy.model.options import ModelOptions
 from ansorpy.model.tasks import tasks_of
 from ansorpy.model.verify import random_inputs
 from ansorpy.records import MemoryStore
+from ansorpy.replay import carried_dag
+from ansorpy.state.rule import Rule
+from ansorpy.tuner.request import Request
 
 # All but `tuned`, which is made before: it searches with as many candidates as a user does.
 pytestmark = pytest.mark.usefixtures("few_candidates")
@@ -168,6 +172,55 @@ def test_trials_in_the_store_count_in_any_division(
         work.libraries[dag.name] = TaskLibrary(None, work.best_s[dag.name])  # type: ignore[arg-type]
     found = search_request(work, MemoryStore(), ())
     assert (0 if found is None else found.trials) == trials
+
+
+def test_a_search_measures_the_answers_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Request] = []
+    real = compile_spine.search_request
+
+    def remember(work: Compilation, store: MemoryStore, rules: tuple[Rule, ...]) -> Request | None:
+        found = real(work, store, rules)
+        asked.extend([] if found is None else [found])
+        return found
+
+    monkeypatch.setattr(compile_spine, "search_request", remember)
+    store = MemoryStore()
+    play(compiled(request(tmp_path / "small.zip", trials=16), store))
+    first: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for record in store.export():
+        first.setdefault(carried_dag(record).name, (record.plan, record.row))
+    assert first
+    assert all(asked[0].answered[name] == one for name, one in first.items())
+
+
+@pytest.mark.parametrize(
+    ("trials", "best_s", "kept"), [(8, 1.5, True), (0, 1.5, False), (8, 3.0, False), (0, 0.5, True)]
+)
+def test_the_choice_of_a_search_replaces_the_answer_before_it(
+    tmp_path: Path, trials: int, best_s: float, kept: bool
+) -> None:
+    """It was compared with that answer in the same minutes."""
+    parted = partition(small_model())
+    tasks = tasks_of(parted)
+    name = tasks.dags[0].name
+    work = Compilation(request(tmp_path / "a.zip"), tasks, parted, 0.0, lambda: 0.0)
+    old, new = (Library(code, b"", (), (), "k", (), 0, 0) for code in (b"old", b"new"))
+    for library, time_s, count in ((old, 1.0, 0), (new, best_s, trials)):
+        done = TaskResult(
+            name, "key", time_s, None, count, 0.0, True, "tuned", None, library=library
+        )
+        assert len(list(work.follow(ended(done)))) == 0
+    assert work.libraries[name] == TaskLibrary(new if kept else old, best_s if kept else 1.0)
+    assert work.best_s[name] == (best_s if kept else 1.0)
+
+
+def ended(result: TaskResult) -> Generator[ModelEvent, None, Finished]:
+    """Yield the last event of a tuning of one task."""
+    last = Finished((result,), 0.0, "trials")
+    yield last
+    return last
 
 
 def large_model() -> Graph:
