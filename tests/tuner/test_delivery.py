@@ -180,4 +180,4 @@ def test_too_low_costs_exclude_no_candidate_from_reranking(tmp_path: Path, lucky
     if lucky < FINALISTS:
         assert [len(one) for one in heats] == [16]
     else:
-        assert fast.issuperset(*heats)
+        assert all(fast.issuperset(heat) for heat in heats)  # none if three are left
