@@ -120,13 +120,13 @@ def answer(
         best_so_far: the search goes on; manifests say so.
     """
     found = choose(task, model, seed)
-    together = _best_of_plans(found) if timed and not task.ranked() else []
+    together = best_of_plans(found) if timed and not task.ranked() else []
     rest = [one for one in found if one not in together]
     attempts = [together, *([one] for one in rest[:ATTEMPTS])]
     return deliver_library(task, attempts, pool, out, clock, first_only, best_so_far)
 
 
-def _best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
+def best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
     """Return the first candidate of each plan, at most `TIMED`."""
     best: dict[int, Candidate] = {}
     for candidate in found:

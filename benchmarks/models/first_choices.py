@@ -37,7 +37,7 @@ from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.first_answer import PLANS, TIMED, choose
+from ansorpy.tuner.first_answer import PLANS, best_of_plans, choose
 from ansorpy.tuner.task import Task
 from benchmarks.common import Cell, Results, Row, arguments, chosen, publish, say, table
 from benchmarks.machine import run_facts
@@ -73,14 +73,6 @@ def dags_of(name: str, file: Path, stride: int) -> Iterator[Dag]:
 def choices(task: Task, rates: CycleRates) -> list[Candidate]:
     """Return the choices of a tuning without trials, the best first."""
     return choose(task, RooflineModel(task.target, rates), 0)
-
-
-def best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
-    """Return the best choices of the first plans, which a first bundle times."""
-    best: dict[int, Candidate] = {}
-    for one in found:
-        best.setdefault(one.plan, one)
-    return list(best.values())[:TIMED]
 
 
 def random_candidates(task: Task, rng: np.random.Generator) -> Iterator[Candidate]:

@@ -10,11 +10,10 @@ from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.topi import workloads
-from ansorpy.tuner.first_answer import PLANS, TIMED
+from ansorpy.tuner.first_answer import PLANS, TIMED, best_of_plans
 from ansorpy.tuner.task import Task
 from benchmarks.models.first_choices import (
     Timed,
-    best_of_plans,
     errors,
     fitted,
     page_of,
