@@ -46,7 +46,9 @@ from ansorpy.units import counted, duration
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
-DOUBT: Final = 2.0  # times of other minutes differ by up to 1.6, if other guests load a core
+# A kernel of a search that takes so many times the time of the first answer is the naive loops:
+# two times of one kernel, minutes apart, differ by up to 1.6 (ADR-0171).
+DOUBT: Final = 2.0
 FUSES: Final = "FuseChain"  # name of the rule of chains
 MANY_REDUCTIONS: Final = 3  # reductions from which on the sketches of a Dag are counted
 

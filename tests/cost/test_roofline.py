@@ -85,7 +85,7 @@ def test_a_single_accumulator_has_the_latency_of_its_chain() -> None:
 
 
 def test_two_short_vectors_at_once_need_more_accumulators() -> None:
-    """A core with AVX2 starts two multiply-adds per cycle, and each of them takes four."""
+    """A core with AVX2 starts two multiply-adds per cycle; each of them takes four cycles."""
     short = replace(TARGET, vector_bits=256, registers=16)
     assert (rates_of(short), rates_of(TARGET)) == (SHORT_VECTORS, LONG_VECTORS)
     sums = {"float_mad": 16e6, "outer_prod": 16e6, "core__steps": 1e6}
