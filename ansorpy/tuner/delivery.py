@@ -32,9 +32,9 @@ from ansorpy.tuner.task import Task
 from ansorpy.tuner.time_budget import TimeBudget
 from ansorpy.tuner.twins import each_told, twin_result, zips
 
-LEADERS: Final = 16  # candidates timed again in turns: a single trial may have been lucky
-LEADING: Final = 1.2  # ratio of a leader's cost to the third least: the least may be too small
-RERANK_S: Final = 0.6  # seconds in which the leaders are timed again
+LEADERS: Final = 32  # candidates timed again in turns: a single trial may have been lucky
+LEADING: Final = 1.5  # ratio of a leader's cost to the third least: the least may be too small
+RERANK_S: Final = 1.0  # seconds in which the leaders are timed again
 FINALISTS: Final = 3  # candidates in the race, in their delivered form
 RACES: Final = 3  # races at most, if no finalist passes
 INTERIM: Final = "interim"  # the request of an intermediate race: it answers none

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from ansorpy.measure.timing.drift import (
@@ -14,7 +15,7 @@ from ansorpy.measure.timing.drift import (
     supported,
     time_with_reference,
 )
-from ansorpy.measure.timing.interleave import PairedTimes, interleave, rivals
+from ansorpy.measure.timing.interleave import PairedTimes, interleave, rivals, steady_s
 from ansorpy.measure.timing.sampling import SamplingOptions, time_call
 
 
@@ -293,6 +294,28 @@ def test_slow_kernels_leave_a_race_early_and_very_slow_ones_at_once() -> None:
     )
     assert {name: len(times) for name, times in found.items()} == {"slow": 1, "a": 6, "b": 3}
     assert rivals(found) == ["a"]
+
+
+def test_steady_times_are_those_of_a_steady_machine() -> None:
+    assert steady_s({}) == {}
+    assert steady_s({"a": (2.0, 2.0), "b": (3.0, 3.0)}) == {"a": 2.0, "b": 3.0}
+    halved = {"a": (2.0, 4.0, 2.0), "b": (3.0, 6.0, 3.0), "given up": (9.0,)}
+    assert steady_s(halved) == pytest.approx({"a": 2.0, "b": 3.0, "given up": 9.0})
+
+
+def test_a_call_that_met_a_fast_moment_does_not_lead() -> None:
+    rng, worse, least = np.random.default_rng(0), [], []
+    for _ in range(200):
+        own = {f"{n}": 1.0 + 0.05 * n for n in range(16)}
+        speeds = np.exp(rng.normal(0.0, 0.15, (8, 1))) * rng.choice(
+            (1.0, 0.8), (8, 16), p=(0.9, 0.1)
+        )
+        times = {name: tuple(own[name] * speeds[:, n]) for n, name in enumerate(own)}
+        steady = steady_s(times)
+        worse.append(own[min(steady, key=steady.__getitem__)])
+        least.append(own[min(times, key=lambda name: min(times[name]))])
+    assert max(worse) <= 1.1
+    assert np.mean(worse) < np.mean(least)
 
 
 def test_no_contestant_is_given_up_for_a_lost_time_slice() -> None:

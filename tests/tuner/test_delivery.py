@@ -22,7 +22,7 @@ from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul
-from ansorpy.tuner.delivery import FINALISTS, RACES
+from ansorpy.tuner.delivery import FINALISTS, LEADERS, RACES
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.tune import run
@@ -178,6 +178,6 @@ def test_too_low_costs_exclude_no_candidate_from_reranking(tmp_path: Path, lucky
 
     tuned(tmp_path, Pool, verdict)
     if lucky < FINALISTS:
-        assert [len(one) for one in heats] == [16]
+        assert [len(one) for one in heats] == [LEADERS]
     else:
         assert all(fast.issuperset(heat) for heat in heats)  # none if three are left

@@ -90,6 +90,27 @@ def interleave(
     return {name: tuple(times) for name, times in found.items()}
 
 
+def steady_s(times_s: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the time of each call at the usual speed of the machine, in seconds (ADR-0172).
+
+    A visit counts as its ratio to the median call of the same round, so that a call that met the
+    machine in a fast moment does not lead. Only calls that stayed to the last round decide about
+    the speed of a round.
+
+    Args:
+        times_s: by name, one sample per visit, as of `interleave`; at least one each.
+    """
+    last = max(map(len, times_s.values()), default=0)
+    whole = [visits for visits in times_s.values() if len(visits) == last]
+    rounds_s = [median(row) for row in zip(*whole, strict=True)]
+    usual_s = median(rounds_s) if rounds_s else 0.0
+    return {
+        name: usual_s
+        * median(visit_s / round_s for visit_s, round_s in zip(visits, rounds_s, strict=False))
+        for name, visits in times_s.items()
+    }
+
+
 def rivals(times_s: Mapping[str, Sequence[float]], ratio: float = HOPELESS) -> list[str]:
     """Return the names whose fastest sample is at most `ratio` times the fastest of all."""
     best = {name: min(times) for name, times in times_s.items()}

@@ -1,6 +1,6 @@
 """Re-ranking of a shortlist: time the leaders of the trials again, in turns in one process."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorpy.codegen.kernel import Kernel
@@ -9,7 +9,7 @@ from ansorpy.measure.backend import MachineCode
 from ansorpy.measure.protocols import BuildResult
 from ansorpy.measure.timing.batch import BatchMeasurer
 from ansorpy.measure.timing.final_race import CheckedCode, race_checked
-from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.interleave import PairedTimes, steady_s
 from ansorpy.measure.timing.local_slot import LocalSlot
 from ansorpy.measure.unbound import Unbound
 from ansorpy.measure.workers.pipeline import build_all
@@ -17,7 +17,7 @@ from ansorpy.measure.workers.pipeline import build_all
 
 @dataclass(frozen=True, slots=True)
 class ShortlistTime:
-    """The fastest sample of a candidate; candidates of equal `code` share machine code."""
+    """The time of a candidate as of `steady_s`; candidates of equal `code` share machine code."""
 
     cost_s: float
     code: int
@@ -49,9 +49,7 @@ def rerank(
     queue.wait_quiet()
     with slot.reserve():
         timed = race_checked(slot, kernels, None, lambda: False, 1, sampling)
-    return [None if one is None else _time_of(timed, numbers[one]) for one in found]
-
-
-def _time_of(timed: Mapping[str, object], code: int) -> ShortlistTime | None:
-    times = timed.get(str(code))
-    return ShortlistTime(times.median_s, code) if isinstance(times, PairedTimes) else None
+    visits_s = {name: one.times_s[0] for name, one in timed.items() if isinstance(one, PairedTimes)}
+    costs_s = {int(name): seconds for name, seconds in steady_s(visits_s).items()}
+    places = [None if code is None else numbers[code] for code in found]
+    return [ShortlistTime(costs_s[one], one) if one in costs_s else None for one in places]
