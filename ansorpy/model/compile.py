@@ -46,9 +46,6 @@ from ansorpy.units import counted, duration
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
-# A kernel of a search that takes so many times the time of the first answer is the naive loops:
-# two times of one kernel, minutes apart, differ by up to 1.6 (ADR-0171).
-DOUBT: Final = 2.0
 FUSES: Final = "FuseChain"  # name of the rule of chains
 MANY_REDUCTIONS: Final = 3  # reductions from which on the sketches of a Dag are counted
 
@@ -185,15 +182,15 @@ class Compilation:
     def _keep(self, result: TaskResult) -> None:
         """Keep the library of a result if it is the fastest of its task.
 
-        A search measures the answer before it, too (ADR-0171): its choice is kept unless it is far
-        slower, because times of other minutes do not compare.
+        A search measures the answer before it, too (ADR-0171): its choice is kept unless it is the
+        untuned kernel, because times of other minutes do not compare.
         """
         self.trials += result.trials
         known = self.libraries.get(result.name)
         if result.library is None or result.best_s is None:
             return
-        doubt = DOUBT if result.trials else 1.0
-        if known is None or result.best_s < doubt * known.best_s:
+        searched = result.trials > 0 and result.winner == "tuned"
+        if known is None or searched or result.best_s < known.best_s:
             self.libraries[result.name] = TaskLibrary(result.library, result.best_s)
             self.results[result.name] = result
         self.best_s[result.name] = self.libraries[result.name].best_s

@@ -1,6 +1,7 @@
 """Delivery of kernels: the best so far during the search, the winner of the final race."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 from types import MappingProxyType
@@ -225,7 +226,10 @@ class Deliveries:
         if done is None:
             return final_race.empty_result(task, [])
         self._written.setdefault(task.name, set()).add(done.kernel)
-        return done.result(task, self._budget.spent_s)
+        result = done.result(task, self._budget.spent_s)
+        if done.candidate == plain and plain not in leaders:
+            return replace(result, winner="baseline", candidate=None)
+        return result
 
     def remove_superseded(self, task: Task, result: TaskResult) -> None:
         """Remove the zips of this tuning that a zip of the result replaces."""

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from ansorpy.artifact import unbox
+from ansorpy.codegen.exported_types import Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished, TaskResult
 from ansorpy.loopir.nodes import Program
@@ -19,12 +20,16 @@ from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
+from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul
+from ansorpy.tuner import first_answer
 from ansorpy.tuner.delivery import FINALISTS, LEADERS, RACES
+from ansorpy.tuner.first_answer import First
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
+from ansorpy.tuner.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import FakePool, cost_s
 from tests.measure.in_process import loops
@@ -33,7 +38,10 @@ pytestmark = pytest.mark.usefixtures("few_candidates")
 
 
 def tuned(
-    out: Path, kind: type[FakePool], verdict: Callable[[Program], Outcome] | None = None
+    out: Path,
+    kind: type[FakePool],
+    verdict: Callable[[Program], Outcome] | None = None,
+    libraries: bool = False,
 ) -> TaskResult:
     """Tune a small matmul with a pool of this kind."""
 
@@ -42,7 +50,10 @@ def tuned(
         pool.verdict = verdict or pool.verdict
         return cast(MeasurePool, pool)
 
-    request = Request((matmul(48, 48, 48),), Target(), trials=32, fresh=True)
+    one = matmul(48, 48, 48)
+    request = Request(
+        (one,), Target(), trials=32, fresh=True, libraries=libraries, first_answer=not libraries
+    )
     *_, end = run(request, CPU, MemoryStore(), out, pools=lambda: Pools(open_pool))
     assert isinstance(end, Finished)
     return end.results[0]
@@ -181,3 +192,23 @@ def test_too_low_costs_exclude_no_candidate_from_reranking(tmp_path: Path, lucky
         assert [len(one) for one in heats] == [LEADERS]
     else:
         assert all(fast.issuperset(heat) for heat in heats)  # none if three are left
+
+
+@pytest.mark.parametrize("passes", ["tuned", "baseline"])
+def test_a_library_of_the_untuned_kernel_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: str
+) -> None:
+    """It is delivered if no leader passes every case in its own library."""
+    asked: list[list[Candidate]] = []
+
+    def delivered(task: Task, attempts: Sequence[Sequence[Candidate]], *rest: object) -> First:
+        asked.extend(map(list, attempts))
+        (chosen,) = attempts[-1 if passes == "baseline" else 0]
+        library = Library(b"", b"", (), (), "k", (), 0, 0)
+        return First(chosen, tmp_path / "a.zip", 1e-3, library, ("all",))
+
+    monkeypatch.setattr(first_answer, "deliver_library", delivered)
+    result = tuned(tmp_path, FakePool, libraries=True)
+    assert len(asked) == RACES + 1
+    assert result.winner == passes
+    assert (result.candidate is None) == (passes == "baseline")
