@@ -18,13 +18,13 @@ from ansorpy.cost import simt
 from ansorpy.cost.simt import LaunchFacts
 from ansorpy.gpus import Gpu
 from benchmarks.cuda.bench import Bench
+from benchmarks.descent import descended
 
 SOURCES: Final = ("matmul", "rows", "convolutions")
 CONSTANTS: Final = (
     "SHARED_WAVE_CLOCKS", "L2_BYTES_PER_CLOCK", "LAUNCH_S", "STALL_CLOCKS",
 )  # fmt: skip
 FACTORS: Final = (0.5, 0.8, 0.9, 1.1, 1.25, 2.0)
-ROUNDS: Final = 20
 TOP: Final = 5
 
 
@@ -78,18 +78,7 @@ def seconds_of(times: Mapping[str, Any]) -> float:
 
 def fitted(rows: Sequence[Measured], gpu: Gpu, start: Mapping[str, float]) -> dict[str, float]:
     """Return constants with a smaller error than the given ones, if there are any."""
-    best, least = dict(start), error_of(rows, gpu, start)
-    for _ in range(ROUNDS):
-        improved = False
-        for name in CONSTANTS:
-            for factor in FACTORS:
-                tried = {**best, name: best[name] * factor}
-                error = error_of(rows, gpu, tried)
-                if error < least:
-                    best, least, improved = tried, error, True
-        if not improved:
-            break
-    return best
+    return descended(start, lambda tried: error_of(rows, gpu, tried), FACTORS)
 
 
 def error_of(rows: Sequence[Measured], gpu: Gpu, constants: Mapping[str, float]) -> float:

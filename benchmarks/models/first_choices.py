@@ -40,6 +40,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.tuner.first_answer import PLANS, best_of_plans, choose
 from ansorpy.tuner.task import Task
 from benchmarks.common import Cell, Results, Row, arguments, chosen, publish, say, table
+from benchmarks.descent import descended
 from benchmarks.machine import run_facts
 from benchmarks.models.verified import bound_values, files_of
 
@@ -49,7 +50,7 @@ SECONDS: Final = 8.0  # seconds of timing of the choices of a task
 RANDOM: Final = (4, 2)  # plans with random candidates for a fit, candidates of each
 FIXED: Final = ("multiply_add", "task", "memory_cores")  # the unit; rates of several cores
 FACTORS: Final = (0.5, 0.8, 0.92, 1.08, 1.25, 2.0)
-ROUNDS: Final = 12
+LEAST_GAIN: Final = 1e-4  # least decrease of the loss in a pass over all rates
 TRUST: Final = 0.003  # penalty of a squared logarithm of a rate over that before the fit
 LEAD: Final = 1.5  # power of least time over time: the weight of a candidate
 
@@ -129,22 +130,13 @@ def errors(rates: CycleRates, samples: Sequence[Timed], target: Target) -> float
 def fitted(samples: Sequence[Timed], target: Target, start: CycleRates) -> CycleRates:
     """Return rates with smaller errors, by coordinate descent with a penalty on the distance."""
     names = [one.name for one in fields(CycleRates) if one.name not in FIXED]
+    begin = {name: float(getattr(start, name)) for name in names}
 
-    def loss(rates: CycleRates) -> float:
-        moved = sum(log(getattr(rates, name) / getattr(start, name)) ** 2 for name in names)
-        return errors(rates, samples, target) + TRUST * moved
+    def loss(rates: Mapping[str, float]) -> float:
+        moved = sum(log(rates[name] / begin[name]) ** 2 for name in names)
+        return errors(replace(start, **rates), samples, target) + TRUST * moved
 
-    best, least = start, loss(start)
-    for _ in range(ROUNDS):
-        before = least
-        for name in names:
-            for factor in FACTORS:
-                tried = replace(best, **{name: getattr(best, name) * factor})
-                if (found := loss(tried)) < least:
-                    best, least = tried, found
-        if before - least < 1e-4:
-            break
-    return best
+    return replace(start, **descended(begin, loss, FACTORS, LEAST_GAIN))
 
 
 def page_of(rows: Sequence[Row], runs: Sequence[Row | None]) -> str:
