@@ -239,6 +239,16 @@ def test_resumed_tasks_need_no_warm_up_and_no_budget() -> None:
     assert sum(dealer.allocation.values()) == 64
 
 
+def test_a_resumed_task_with_an_untried_part_of_its_space_gets_a_first_round() -> None:
+    dealer = scheduler(tasks(2), Settings(64))
+    dealer.resume("t0", 160, 1e-6, warm_up=True)
+    dealer.resume("t1", 160, 1e-3)
+    assert np.isfinite(dealer.gradients()).all()
+    turns = play(dealer, falling)
+    assert turns[0].task.name == "t0"
+    assert {turn.task.name for turn in turns[1:]} == {"t1"}  # the slower one gains more
+
+
 def test_the_group_of_a_task_follows_from_its_tag_and_flops() -> None:
     assert Share("a", flops=1000).group is None
     assert Share("a", flops=0, tag="conv").group is None

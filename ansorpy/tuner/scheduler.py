@@ -109,12 +109,17 @@ class TaskScheduler:
         limit = self._settings.task_trials
         return self._left if limit is None else min(self._left, limit - self._by_name[name].trials)
 
-    def resume(self, name: str, trials: int, best_s: float) -> None:
-        """Add results of earlier runs: the task needs no warm-up round. It costs no budget."""
+    def resume(self, name: str, trials: int, best_s: float, warm_up: bool = False) -> None:
+        """Add results of earlier runs, which cost no budget.
+
+        Args:
+            warm_up: the task gets a first round before gradients decide, because these trials tell
+                nothing about a part of its search space.
+        """
         if trials > 0 and isfinite(best_s):
             progress = self._by_name[name]
             progress.add(0, best_s)
-            progress.rounds = max(1, round(trials / self._round))
+            progress.rounds = 0 if warm_up else max(1, round(trials / self._round))
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return all that the next turns depend on but the random numbers, as JSON."""
@@ -150,7 +155,7 @@ class TaskScheduler:
             return None
         if self._settings.strategy == "round-robin":
             return self._equal_turn(alive, left)
-        unknown = [p for p in alive if p.best_s == inf]
+        unknown = [p for p in alive if p.best_s == inf or not p.rounds]
         # The fewest rounds first, so that one task that fails does not hold up the others.
         chosen = min(unknown, key=lambda p: p.rounds) if unknown else self._steepest(alive)
         return Turn(chosen.task, min(self._size(chosen), self.left(chosen.task.name)))
@@ -233,7 +238,7 @@ class TaskScheduler:
         window, past = self._settings.window, p.history_s
         enough = len(past) > window and isfinite(past[-1 - window])
         backward = (past[-1] - past[-1 - window]) / window if enough else 0.0
-        hoped = min(p.best_s - p.best_s / p.rounds, self._kin_cost(p))
+        hoped = min(p.best_s - p.best_s / max(1, p.rounds), self._kin_cost(p))
         alpha = self._settings.alpha
         return alpha * backward + (1.0 - alpha) * (hoped - p.best_s)
 

@@ -178,6 +178,13 @@ class Task:
         least_s = min(self.costs_s.values(), default=inf)
         return least_s if least_s < inf else None
 
+    @property
+    def has_untried_algorithm(self) -> bool:
+        """True if the search space has reformulations, as Winograd, and no trial used one."""
+        tried = {one.plan for one in self.costs_s}
+        used = {step for number in tried for step in reformulations(self.plans[number].state)}
+        return bool(self.allowed) and used.isdisjoint(self.allowed)
+
     def ranked(self) -> list[Candidate]:
         """Return the candidates that survived, the least cost first."""
         return _ordered(self.costs_s)

@@ -97,6 +97,17 @@ def test_records_of_a_request_that_allowed_more_are_not_recalled() -> None:
         assert reformulated(task) == texts
 
 
+def test_trials_without_an_allowed_algorithm_leave_it_untried() -> None:
+    task = explored("winograd4")
+    plain = explored()
+    for text, untried in ((plain.texts[0], True), (task.texts[0], False)):
+        number = task.texts.index(text)
+        row = tuple(1 for _ in task.plans[number].sizes)
+        task.learn([Candidate(number, row)], [Measured((1e-3,))])
+        assert task.has_untried_algorithm == untried
+    assert not plain.has_untried_algorithm
+
+
 def on_a_gpu(*allow: str) -> Task:
     rules = find_rules("cuda", allow)
     task = Task.of(matmul_relu(64, 48, 64), GPU, rules_name("cuda", rules))
