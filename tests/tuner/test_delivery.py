@@ -25,7 +25,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul
 from ansorpy.tuner import first_answer
-from ansorpy.tuner.delivery import FINALISTS, LEADERS, RACES
+from ansorpy.tuner.delivery import FINALISTS, RACES
 from ansorpy.tuner.first_answer import First
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
@@ -42,6 +42,7 @@ def tuned(
     kind: type[FakePool],
     verdict: Callable[[Program], Outcome] | None = None,
     libraries: bool = False,
+    trials: int = 32,
 ) -> TaskResult:
     """Tune a small matmul with a pool of this kind."""
 
@@ -52,7 +53,7 @@ def tuned(
 
     one = matmul(48, 48, 48)
     request = Request(
-        (one,), Target(), trials=32, fresh=True, libraries=libraries, first_answer=not libraries
+        (one,), Target(), trials=trials, fresh=True, libraries=libraries, first_answer=not libraries
     )
     *_, end = run(request, CPU, MemoryStore(), out, pools=lambda: Pools(open_pool))
     assert isinstance(end, Finished)
@@ -166,8 +167,12 @@ def test_no_kernel_is_delivered_if_every_kernel_file_fails_its_call(tmp_path: Pa
     assert [*tmp_path.glob("*.zip")] == []
 
 
-@pytest.mark.parametrize("lucky", [0, FINALISTS - 1, FINALISTS])
-def test_too_low_costs_exclude_no_candidate_from_reranking(tmp_path: Path, lucky: int) -> None:
+@pytest.mark.parametrize(
+    ("lucky", "trials"), [(0, 32), (0, 48), (FINALISTS - 1, 32), (FINALISTS, 32)]
+)
+def test_too_low_costs_exclude_no_candidate_from_reranking(
+    tmp_path: Path, lucky: int, trials: int
+) -> None:
     """So long as fewer are too good than race; else only their twins in machine code are timed."""
     heats: list[list[str]] = []  # loops of the candidates that are timed again
     fast: set[str] = set()
@@ -187,9 +192,9 @@ def test_too_low_costs_exclude_no_candidate_from_reranking(tmp_path: Path, lucky
             fast.add(text(program))
         return Measured((1e-4 if count <= lucky else 1e-3 + 1e-6 * count,))
 
-    tuned(tmp_path, Pool, verdict)
+    tuned(tmp_path, Pool, verdict, trials=trials)
     if lucky < FINALISTS:
-        assert [len(one) for one in heats] == [LEADERS]
+        assert [len(one) for one in heats] == [32]
     else:
         assert all(fast.issuperset(heat) for heat in heats)  # none if three are left
 
