@@ -227,7 +227,7 @@ class Deliveries:
             return final_race.empty_result(task, [])
         self._written.setdefault(task.name, set()).add(done.kernel)
         result = done.result(task, self._budget.spent_s)
-        if done.candidate == plain and plain not in leaders:
+        if done.candidate not in leaders:
             return replace(result, winner="baseline", candidate=None)
         return result
 

@@ -113,8 +113,8 @@ class TaskScheduler:
         """Add results of earlier runs, which cost no budget.
 
         Args:
-            warm_up: the task gets a first round before gradients decide, because these trials tell
-                nothing about a part of its search space.
+            warm_up: give the task a first round before gradients decide, because the earlier trials
+                tell nothing about a part of its search space.
         """
         if trials > 0 and isfinite(best_s):
             progress = self._by_name[name]

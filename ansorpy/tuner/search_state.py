@@ -96,9 +96,8 @@ class SearchState:
         self.scheduler = TaskScheduler(shares, settings, self._dealing, clock, objective)
         for task in tasks:
             if task.least_cost_s is not None:
-                self.scheduler.resume(
-                    task.name, task.known, task.least_cost_s, task.has_untried_algorithm
-                )
+                untried = task.has_untried_algorithm
+                self.scheduler.resume(task.name, task.known, task.least_cost_s, warm_up=untried)
 
     def next_turn(self) -> Turn | None:
         """Return whose turn it is; None when the search is over."""
