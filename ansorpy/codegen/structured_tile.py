@@ -6,7 +6,7 @@ from ansorpy.codegen.simd.tile import Nodes, SimdTile, TileExpr, accumulation
 from ansorpy.codegen.symbols import SymbolTable
 from ansorpy.errors import BuildError
 from ansorpy.expr.affine import Form, form
-from ansorpy.expr.dtypes import INDEX
+from ansorpy.expr.dtypes import INDEX, NARROW
 from ansorpy.expr.expr import (
     SYMBOLS,
     Binary,
@@ -47,7 +47,7 @@ def structured(tile: Tile, table: SymbolTable) -> SimdTile:
     writer = NodeWriter(inner, Nodes({symbol for symbol, _ in points.values()}))
     store = tile.store
     targets = [writer.access(name, store.index) for name in store.buffers]
-    values = [writer.value(value, beside=True) for value in store.values]
+    values = [writer.value(_unrounded(value, tile, table), beside=True) for value in store.values]
     combiner = store.combiner or ""
     if not combiner and len(values) == 1:
         combiner, values[0] = accumulation(targets[0], values[0])
@@ -70,6 +70,15 @@ def structured(tile: Tile, table: SymbolTable) -> SimdTile:
         matrix=matrix,
         hints=tile.hints,
     )
+
+
+def _unrounded(value: Expr, tile: Tile, table: SymbolTable) -> Expr:
+    """Return a value without its rounding to 16 bits if the store to memory rounds it."""
+    rounds = isinstance(value, Cast) and value.dtype in NARROW and not tile.store.combiner
+    if not rounds or table.buffer(tile.store.buffers[0]).in_registers:
+        return value
+    assert isinstance(value, Cast)
+    return value.a
 
 
 def expression(expr: Expr, table: SymbolTable) -> SimdTile:

@@ -1,7 +1,7 @@
 """Dtypes of tensor elements: one table of their sizes and limits.
 
-A dtype is named by a string everywhere. float16 and bfloat16 are storage types: kernels compute
-in wider registers.
+A dtype is named by a string everywhere. float16 and bfloat16 are storage types (NARROW): kernels
+compute in float32 (WIDE), and round once where the value of a node is stored (`expr.wide`).
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 INDEX: Final = "int64"  # the dtype of every axis variable
+NARROW: Final = ("float16", "bfloat16")  # dtypes of storage only
+WIDE: Final = "float32"  # the dtype in which values of narrow dtypes are computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +84,8 @@ EXACT_BELOW: Final[Mapping[str, int]] = {
     **{name: 2**kind.precision for name, kind in _FLOATS.items()},
     **{name: kind.largest + 1 for name, kind in _EXACT.items()},
 }
+
+
+def computed(dtype: str) -> str:
+    """Return the dtype in which kernels compute values of `dtype`."""
+    return WIDE if dtype in NARROW else dtype

@@ -18,6 +18,7 @@ from ansorpy.expr.evaluate import INDEX_OPS, PYTHON_OPS
 from ansorpy.expr.expr import BITS, Binary, Call, Cast, Const, Expr, Read, Select, Var, reads
 from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.oracle import numeric
+from ansorpy.te.tensor_data import rounded
 
 Thunk = Callable[[], Any]
 
@@ -68,10 +69,8 @@ class Frame:
 
 
 def scalar_type(dtype: str) -> type[Any]:
-    """Return the NumPy scalar type; LoweringError for bfloat16, which NumPy does not have."""
-    if dtype == "bfloat16":
-        raise LoweringError("the interpreter has no bfloat16")
-    return np.dtype(dtype).type
+    """Return the NumPy scalar type; a bfloat16 is a float32 that is rounded to its bits."""
+    return np.dtype("float32" if dtype == "bfloat16" else dtype).type
 
 
 def index_thunk(expr: Expr, frame: Frame) -> Thunk:
@@ -207,6 +206,8 @@ def _cast(dtype: str, a: Expr, frame: Frame, strict: bool) -> Thunk:
         # Through int64, so that a narrow integer wraps as it does in a kernel.
         return (lambda: to(index())) if wide else (lambda: np.int64(index()).astype(to))
     value, source = value_thunk(a, frame, strict), scalar_type(a.dtype)
+    if dtype == "bfloat16":
+        return lambda: to(rounded(np.asarray(source(value())), dtype))
     return lambda: source(value()).astype(to)
 
 

@@ -35,6 +35,7 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.rewrite import map_shape, substitute_stmt
+from ansorpy.te.tensor_data import checked_array, storage, tensor_bytes
 
 AnyArray = npt.NDArray[Any]
 
@@ -58,7 +59,8 @@ def run(
     input starts as poison (NaN, or bytes 0xA5), LOCAL and REGISTER buffers at every Alloc.
 
     Args:
-        inputs: one array for every INPUT and CONSTANT buffer, of its shape and dtype.
+        inputs: one array for every INPUT and CONSTANT buffer, of its shape and dtype; bfloat16 as
+            uint16 bit patterns, here and in the result.
         sizes: the values of the named sizes of a symbolic program.
         strict: also raise where an element is used, or an output left, that nothing wrote.
 
@@ -106,11 +108,13 @@ class _Machine:
         if name not in inputs:
             raise SpecError(f"input {name!r} is missing; given: {', '.join(inputs) or 'none'}")
         given = inputs[name]
-        if given.shape != array.shape or given.dtype != np.dtype(scalar_type(array.dtype)):
+        if given.shape != array.shape or given.dtype != storage(array.dtype):
             raise SpecError(
                 f"input {name!r} is {given.dtype}{list(given.shape)},"
                 f" expected {array.dtype}{list(array.shape)}"
             )
+        if array.dtype == "bfloat16":
+            given = checked_array(given, array.dtype, name).astype(np.float32)
         array.data[:] = list(given.ravel())
 
     def poison(self, name: str) -> None:
@@ -122,6 +126,9 @@ class _Machine:
         array = self.frame.arrays[name]
         if any(value is None for value in array.data):
             raise LoweringError(f"output {name}: an element is never written")
+        if array.dtype == "bfloat16":
+            packed = tensor_bytes(np.array(array.data, np.float32), array.dtype)
+            return np.frombuffer(packed, storage(array.dtype)).reshape(array.shape)
         return np.array(array.data, dtype=array.dtype).reshape(array.shape)
 
     def compile(self, stmt: Stmt) -> Thunk:

@@ -1,8 +1,9 @@
 """Values with a bound on the error of computing them in their own dtype, operator by operator.
 
-Sound for kernels that round every operation (unit roundoff u), fuse multiply and add, add in
-any order, divide by multiplying with an inverse, and compute functions within the errors of the
-table `expr.functions`, pow within 8 machine epsilons.
+Sound for kernels that round every operation (unit roundoff u; of 16-bit floats that of float32,
+and once more where a node is stored, ADR-0191), fuse multiply and add, add in any order, divide by
+multiplying with an inverse, and compute functions within the errors of the table
+`expr.functions`, pow within 8 machine epsilons.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, chapters 2 and 3.
 """
 
@@ -12,12 +13,23 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, LARGEST, UNDERFLOW, UNIT_ROUNDOFF
+from ansorpy.expr.dtypes import (
+    FLOATS,
+    INTEGER_RANGE,
+    LARGEST,
+    NARROW,
+    UNDERFLOW,
+    UNIT_ROUNDOFF,
+    computed,
+)
 from ansorpy.expr.expr import COMPARISONS
 from ansorpy.expr.functions import FUNCTIONS, TRANSCENDENTAL_ROUNDOFFS
 from ansorpy.oracle import numeric
-from ansorpy.te.tensor_data import Array, FloatArray
+from ansorpy.te.tensor_data import Array, FloatArray, rounded
 
+# Times the error bound of a kernel: one for the kernel, one for the rounding of the reference. To
+# store 16 bits is one rounding of the kernel, of which the reference has none.
+SAFETY: Final = 2.0
 DIVISION_ROUNDOFFS: Final = 3  # a / b, or a * (1 / b) where many are divided by one b
 
 ZERO: Final[FloatArray] = np.zeros(())
@@ -25,10 +37,14 @@ ZERO: Final[FloatArray] = np.zeros(())
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bounded:
-    """Values, and per element the largest |computed - value|; `error` broadcasts to `value`."""
+    """Values, and per element the largest |computed - value|; `error` broadcasts to `value`.
+
+    `stored` is the part of the error of a node that is the rounding of its results to 16 bits.
+    """
 
     value: Array
     error: FloatArray = field(default_factory=lambda: ZERO)
+    stored: FloatArray = field(default_factory=lambda: ZERO)
 
     @property
     def exact(self) -> bool:
@@ -39,6 +55,18 @@ class Bounded:
     def magnitude(self) -> FloatArray:
         """The largest absolute value that a kernel may compute, per element."""
         return sizes(self.value) + self.error
+
+
+def allowed(one: Bounded, dtype: str) -> FloatArray:
+    """Return the largest |kernel - value| of an output that is right, per element.
+
+    An index or an integer that depends on rounding has its reach as its error.
+    """
+    error = np.broadcast_to(one.error, one.value.shape)
+    if dtype not in FLOATS:
+        return error
+    bound = SAFETY * error - np.where(np.isinf(error), 0.0, (SAFETY - 1) * one.stored)
+    return bound + UNDERFLOW[dtype]
 
 
 def sizes(value: Array) -> FloatArray:
@@ -55,6 +83,21 @@ def gamma(roundings: int | FloatArray, dtype: str) -> FloatArray:
     return error
 
 
+def rounding(value: Array, error: FloatArray, dtype: str, moves: bool) -> FloatArray:
+    """Return the error of storing computed values in a dtype of 16 bits; ZERO for other dtypes.
+
+    Args:
+        moves: the values are elements of other nodes, which are rounded already, or literals.
+    """
+    if dtype not in NARROW:
+        return ZERO
+    held = rounded(value, dtype) == value
+    exact = (error == 0) & held | np.isinf(value)
+    exact = exact | (error > 0) if moves else exact
+    slack = UNIT_ROUNDOFF[dtype] * (sizes(value) + error) + UNDERFLOW[dtype]
+    return np.where(exact, 0.0, slack)
+
+
 def settle(value: Array, error: FloatArray, dtype: str) -> FloatArray:
     """Return the error of a stored value: infinite where the dtype may overflow or all is lost."""
     if not np.any(error):
@@ -68,6 +111,7 @@ def settle(value: Array, error: FloatArray, dtype: str) -> FloatArray:
 
 def binary(op: str, a: Bounded, b: Bounded, dtype: str) -> Bounded:
     """Return `a op b`; `dtype` is that of both sides."""
+    dtype = computed(dtype)
     value = numeric.BINARY[op](a.value, b.value)
     if a.exact and b.exact and (dtype not in FLOATS or op in _NEVER_ROUND):
         return Bounded(value)
@@ -79,6 +123,7 @@ def binary(op: str, a: Bounded, b: Bounded, dtype: str) -> Bounded:
 
 def call(fn: str, a: Bounded, dtype: str) -> Bounded:
     """Return `fn(a)`; `dtype` is that of `a`."""
+    dtype = computed(dtype)
     function = FUNCTIONS[fn]
     value = function.meaning(a.value)
     error = ZERO

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.dtypes import FLOATS, computed
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.oracle import error_bounds, numeric
@@ -73,7 +73,7 @@ class Grid:
             case Binary(op=op):
                 if op in ("add", "sub") and self.tracked and expr.dtype in FLOATS:
                     one, size, count = self._sum(expr, active)
-                    slack = error_bounds.gamma(count - 1, expr.dtype) * size
+                    slack = error_bounds.gamma(count - 1, computed(expr.dtype)) * size
                     return Bounded(one.value, one.error + slack)
                 return self._binary(expr, active)
             case Call(fn=fn, a=a):
@@ -201,7 +201,7 @@ def _flat(cells: Sequence[Array], shape: Sequence[int]) -> Array:
 
 def _literal(value: float, dtype: str) -> Array:
     if dtype in FLOATS:
-        return rounded(np.asarray(value), dtype)
+        return rounded(np.asarray(value), computed(dtype))
     return np.asarray(value, dtype)
 
 

@@ -13,11 +13,13 @@ from typing import Final
 import numpy as np
 
 from ansorpy.errors import SpecError
+from ansorpy.expr.dtypes import NARROW, computed
 from ansorpy.expr.expr import (
     Binary,
     Expr,
     variables,
 )  # fmt: skip
+from ansorpy.expr.wide import only_moves
 from ansorpy.oracle import error_bounds, numeric
 from ansorpy.oracle.error_bounds import ZERO, Bounded
 from ansorpy.oracle.grid import Grid, Ranges, Values
@@ -99,6 +101,8 @@ def _compute(node: Compute, values: Values, tracked: bool) -> tuple[Bounded, ...
     ranges = {axis.name: (0, axis.extent) for axis in (*node.axes, *node.reduce_axes)}
     outs = [np.empty(node.shape, numeric.meaning(dtype)) for dtype in node.dtypes]
     errors = [np.zeros(node.shape) if tracked else ZERO for _ in node.dtypes]
+    stored = [np.zeros(node.shape) if tracked and d in NARROW else ZERO for d in node.dtypes]
+    moves = node.combiner not in ("sum", "prod") and all(map(only_moves, node.body))
     factors = _factors(node, tuple(ranges))
     limit = FACTOR_ELEMENTS if len(factors) > 1 else POINT_ELEMENTS
     parts = [variables(factor) for factor in factors]
@@ -107,13 +111,16 @@ def _compute(node: Compute, values: Values, tracked: bool) -> tuple[Bounded, ...
         grid = Grid(node, box, values, tracked)
         at = tuple(slice(*box[axis.name]) for axis in node.axes)
         results = _box(grid, factors, limit)
-        for out, error, one, dtype in zip(outs, errors, results, node.dtypes, strict=True):
-            out[at] = one.value
+        for i, (one, dtype) in enumerate(zip(results, node.dtypes, strict=True)):
+            outs[i][at] = one.value
             if tracked:  # box by box, so that the operands stay in the caches
-                error[at] = error_bounds.settle(one.value, one.error, dtype)
+                more = error_bounds.rounding(one.value, one.error, dtype, moves)
+                errors[i][at] = error_bounds.settle(one.value, one.error + more, dtype)
+                if dtype in NARROW:
+                    stored[i][at] = more
     return tuple(
-        Bounded(out, error if tracked and np.any(error) else ZERO)
-        for out, error in zip(outs, errors, strict=True)
+        Bounded(out, error, last) if tracked and np.any(error) else Bounded(out)
+        for out, error, last in zip(outs, errors, stored, strict=True)
     )
 
 
@@ -161,7 +168,7 @@ def _box(grid: Grid, factors: Sequence[Expr], limit: int) -> tuple[Bounded, ...]
         begun = components(node.combiner, start) if grid.tracked else (start.value,)
         result = merged(node.combiner, result, begun)
     count = prod(axis.extent for axis in node.reduce_axes) + len(factors)
-    return (finished(node.combiner, result, count, node.dtype),)
+    return (finished(node.combiner, result, count, computed(node.dtype)),)
 
 
 def _partial(grid: Grid, combiner: str, factors: Sequence[Expr]) -> Partial:

@@ -72,7 +72,7 @@ def _alone(
     return (
         readers == [copy.name]
         and stored.kept is None
-        and stored.dtypes == copy.dtypes
+        and stored.stored == copy.stored
         and isinstance(location[stored.name], Root)
         and isinstance(location[copy.name], Root)
         and copy.name not in attached

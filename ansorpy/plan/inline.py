@@ -1,11 +1,14 @@
 """The scalar computation of every stage with loops, inlined stages substituted."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import Expr, Read, Var, reads, substitute, transform
+from ansorpy.expr.dtypes import NARROW, computed
+from ansorpy.expr.expr import Cast, Expr, Read, Var, reads, substitute, transform
+from ansorpy.expr.wide import ROUNDING, determined, only_moves, widened
 from ansorpy.state.state import Combine, Inlined, Location, Partial, Stage
 from ansorpy.te.dag import Compute, Node
 
@@ -14,13 +17,18 @@ KEPT = "@kept"  # name of the buffer axis that runs over the loop kept by rfacto
 
 @dataclass(frozen=True)
 class Work:
-    """The scalar computation of a stage: out[axes] = bodies, combined over the reduce axes."""
+    """The scalar computation of a stage: out[axes] = bodies, combined over the reduce axes.
+
+    `dtypes` are those of partial results: float32 for sums and products of 16-bit floats, whose
+    results are rounded to the dtypes `stored`.
+    """
 
     name: str
     axes: tuple[tuple[str, int], ...]  # axes that index the buffer of the stage, without KEPT
     reduce_axes: tuple[tuple[str, int], ...]
     bodies: tuple[Expr, ...]
     dtypes: tuple[str, ...]
+    stored: tuple[str, ...]
     combiner: str | None
     start: Expr | None
     kept: str | None  # loop whose variable is the last index of the buffer of partial results
@@ -36,10 +44,19 @@ class Work:
 def works(stages: tuple[Stage, ...], location: Mapping[str, Location]) -> tuple[Work, ...]:
     """Return the work of every stage that is neither an input nor inlined, producers first.
 
+    A value that several stages compute for themselves is the same number in each: softmax of x * s
+    subtracts the largest element from itself, and must find 0.
+
     Raises:
         LoweringError: an inlined stage has a reduction or several outputs.
     """
     bodies: dict[str, tuple[tuple[str, ...], Expr]] = {}
+    readers = Counter(
+        name
+        for stage in stages
+        if isinstance(stage.node, Compute) and not isinstance(stage.role, Combine)
+        for name in {read.tensor for read in stage.node.reads}
+    )
     answer = []
     for stage in stages:
         node = stage.node
@@ -49,7 +66,8 @@ def works(stages: tuple[Stage, ...], location: Mapping[str, Location]) -> tuple[
         if isinstance(location[stage.name], Inlined):
             if node.combiner is not None or len(resolved) != 1:
                 raise LoweringError(f"stage {stage.name!r}: a reduction cannot be inlined")
-            bodies[node.name] = (tuple(axis.name for axis in node.axes), resolved[0])
+            body = determined(resolved[0]) if readers[node.name] > 1 else resolved[0]
+            bodies[node.name] = (tuple(axis.name for axis in node.axes), body)
             continue
         answer.append(_work(stage, node, resolved, bodies))
     return tuple(answer)
@@ -62,41 +80,32 @@ def _work(
     inlined: Mapping[str, tuple[tuple[str, ...], Expr]],
 ) -> Work:
     axes = tuple((axis.name, axis.extent) for axis in node.axes)
-    start = None if node.start is None else _inline(node.start, inlined)
     reduce_axes = tuple((axis.name, axis.extent) for axis in node.reduce_axes)
+    wide = node.combiner in ROUNDING
+    dtypes = tuple(map(computed, node.dtypes)) if wide else node.dtypes
+    start = None if node.start is None else _computed(_inline(node.start, inlined), wide)
+    bodies = tuple(_computed(body, wide) for body in resolved)
+    kept = combines = None
     match stage.role:
         case Partial(loop=loop):
-            return Work(
-                stage.name,
-                axes,
-                reduce_axes,
-                resolved,
-                node.dtypes,
-                node.combiner,
-                None,
-                loop,
-                None,
-            )
+            start, kept = None, loop
         case Combine(of=partial):
             index = (*(Var(name) for name, _ in axes), Var(KEPT))
-            resolved = tuple(
-                Read(partial, index, dtype, output) for output, dtype in enumerate(node.dtypes)
-            )
-            return Work(
-                stage.name, axes, (), resolved, node.dtypes, node.combiner, start, None, partial
-            )
+            bodies = tuple(Read(partial, index, dtype, n) for n, dtype in enumerate(dtypes))
+            reduce_axes, combines = (), partial
         case None:
-            return Work(
-                stage.name,
-                axes,
-                reduce_axes,
-                resolved,
-                node.dtypes,
-                node.combiner,
-                start,
-                None,
-                None,
-            )
+            pass
+    return Work(
+        stage.name, axes, reduce_axes, bodies, dtypes, node.dtypes, node.combiner, start, kept,
+        combines,
+    )  # fmt: skip
+
+
+def _computed(body: Expr, wide: bool) -> Expr:
+    """Return a body with 16-bit floats computed in float32, rounded at the end unless `wide`."""
+    if body.dtype in NARROW and not wide:
+        return body if only_moves(body) else Cast(body.dtype, widened(body))
+    return widened(body)
 
 
 def _inline(expr: Expr, bodies: Mapping[str, tuple[tuple[str, ...], Expr]]) -> Expr:

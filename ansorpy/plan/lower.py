@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.build import ZERO, sub
+from ansorpy.expr.build import ZERO, add, mul, sub
 from ansorpy.expr.expr import (
     Binary,
+    Cast,
     Const,
     Expr,
     Read,
@@ -79,6 +80,7 @@ class Lowering:
     domains: dict[str, Domain] = field(default_factory=dict)
     lanes: dict[str, LaneReduce] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
+    sums: dict[str, Layout] = field(default_factory=dict)  # scratch of partial results
     packs: dict[tuple[str, str], Pack] = field(default_factory=dict)
     forwards: Mapping[str, Forward] = field(default_factory=dict)
 
@@ -125,6 +127,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
             for b in layout.buffers
             if b.scope is not Scope.LOCAL and name not in work.forwards
         ),
+        *(b for layout in work.sums.values() for b in layout.buffers if b.scope is Scope.GLOBAL),
         *(pack.buffer for pack in work.packs.values()),
     ]
     became = meaning(state)
@@ -190,6 +193,8 @@ def _make_layouts(work: Lowering, constant: set[str]) -> None:
             work.layouts[node.name] = Layout((buffer,), order, (ZERO,) * len(shape))
     for name, each in work.works.items():
         work.layouts[name] = _layout(work, name, each, name in outputs)
+        if work.layouts[name].buffers[0].dtype != each.dtypes[0]:
+            work.sums[name] = _partial_results(work, each)
         for tensor in work.choice[name].pack:
             if not isinstance(work.choice[tensor].location, Root):
                 raise LoweringError(f"cannot pack {tensor!r}: it is not computed at root")
@@ -218,10 +223,42 @@ def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
         widths.append(made.kept_extent)
     shape = tuple(widths[i] for i in order)
     names = [name if i == 0 else f"{name}.{i}" for i in range(len(each.dtypes))]
-    buffers = tuple(
-        Buffer(n, dtype, shape, scope) for n, dtype in zip(names, each.dtypes, strict=True)
-    )
+    dtypes = each.dtypes if attached or each.kept is not None else each.stored
+    buffers = tuple(Buffer(n, dtype, shape, scope) for n, dtype in zip(names, dtypes, strict=True))
     return Layout(buffers, tuple(order), tuple(bases[i] for i in order))
+
+
+def _partial_results(work: Lowering, each: Work) -> Layout:
+    """Return the layout of the partial results of a stage at root, wider than what it stores.
+
+    They are scratch of one iteration of the loops outside of the reduction; if there is no such
+    loop, a buffer of their own.
+    """
+    made = work.domains[each.name]
+    first = _first_reduction(made)
+    inner = [part for part in made.parts[first:] if not part.reduce]
+    axes = _axes_of(inner)
+    shape: list[Expr] = []
+    for axis in axes:
+        outside = [part for part in made.of_axis(axis) if part not in inner]
+        shape.append(outside[-1].stride if outside else made.spans[axis].width)
+    scope = Scope.LOCAL if first else Scope.GLOBAL
+    buffer = Buffer(f"{each.name}.sum", each.dtypes[0], tuple(shape), scope)
+    return Layout((buffer,), tuple(range(len(axes))), (ZERO,) * len(axes))
+
+
+def _axes_of(inner: list[AxisPart]) -> list[str]:
+    """Return the axes of loops, that of the vector loop last: its vectors are contiguous."""
+    lane = next((part.axis for part in inner if part.kind is LoopKind.VECTOR), None)
+    return sorted(dict.fromkeys(part.axis for part in inner), key=lambda axis: axis == lane)
+
+
+def _first_reduction(made: Domain) -> int:
+    """Return the position of the outermost loop of a reduction."""
+    return next(
+        (i for i, part in enumerate(made.parts) if part.reduce and part.kind not in SUMMED),
+        len(made.parts),
+    )
 
 
 def _nest(work: Lowering, each: Work) -> Stmt:
@@ -233,6 +270,7 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         place = work.choice[name].location
         if isinstance(place, Attached) and place.stage == each.name:
             attached.setdefault(place.loop, []).append(name)
+    first = _first_reduction(made)
     written = [part.kind in SUMMED for part in made.parts]  # these loops belong to the update
     reduce = [part.reduce and not dot for part, dot in zip(made.parts, written, strict=True)]
     last = max((i for i, one in enumerate(reduce) if one), default=-1)
@@ -250,15 +288,35 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         for name in reversed(attached.get(part.loop, ())):
             body = _with_scratch(work, name, body)
         loop: Stmt = For(part.var, made.extent(part), body, part.kind)
-        if each.combiner is None or position != band:
-            return loop
+        if each.combiner is not None and position == band:
+            loop = begun(loop)
+        return loop if position != first else _stored(work, each, loop)
+
+    def begun(loop: Stmt) -> Stmt:
         if lane is not None:
-            return lane.around(loop, _start(work, each), _target(work, each))
+            return lane.around(loop, _start(work, each), _combined(work, each))
         before = made.parts[:band]
         inner = tuple(p for p in made.parts[last + 1 :] if p.kind not in SUMMED)
         return Seq((_initial(work, each, inner, before), loop))
 
     return go(0)
+
+
+def _stored(work: Lowering, each: Work, loop: Stmt) -> Stmt:
+    """Return the loops of a reduction with their partial results, which are stored after them."""
+    layout = work.sums.get(each.name)
+    if layout is None:
+        return loop
+    made, (buffer,) = work.domains[each.name], layout.buffers
+    names, index = _target(work, each)
+    _, place = _combined(work, each)
+    value = Cast(each.stored[0], Read(buffer.name, place, buffer.dtype))
+    stmt = _only(made.within, Store(names, index, (value,)))
+    for part in reversed(made.parts[_first_reduction(made) :]):
+        if not part.reduce:
+            stmt = For(part.var, made.extent(part, zeroed=True), stmt, part.kind)
+    stmt = Seq((loop, stmt))
+    return Alloc(buffer, stmt) if buffer.scope is Scope.LOCAL else stmt
 
 
 def _check_start(each: Work, inside: set[str]) -> None:
@@ -290,10 +348,27 @@ def _target(work: Lowering, each: Work) -> tuple[tuple[str, ...], tuple[Expr, ..
     return tuple(buffer.name for buffer in layout.buffers), layout.index(axes)
 
 
+def _combined(work: Lowering, each: Work) -> tuple[tuple[str, ...], tuple[Expr, ...]]:
+    """Return the buffers and the index of the partial results of a stage."""
+    layout = work.sums.get(each.name)
+    if layout is None:
+        return _target(work, each)
+    made = work.domains[each.name]
+    inner = [part for part in made.parts[_first_reduction(made) :] if not part.reduce]
+    index: list[Expr] = []
+    for axis in _axes_of(inner):
+        place: Expr = ZERO
+        for part in made.of_axis(axis):
+            if part in inner:
+                place = add(place, mul(Var(part.var), part.stride))
+        index.append(place)
+    return (layout.buffers[0].name,), tuple(index)
+
+
 def _update(work: Lowering, each: Work, lane: LaneReduce | None) -> Stmt:
     """Return the store of the innermost loop; a term is added only if its condition holds."""
     values = tuple(_resolve(work, each, body) for body in each.bodies)
-    buffers, index = _target(work, each)
+    buffers, index = _combined(work, each)
     if lane is not None:
         buffers, index = lane.names, (Var(lane.part.var),)
     within = work.domains[each.name].within
@@ -323,7 +398,7 @@ def _initial(
 ) -> Stmt:
     """Return the nest that initialises the accumulators, if every outer reduce loop is at 0."""
     made = work.domains[each.name]
-    buffers, index = _target(work, each)
+    buffers, index = _combined(work, each)
     stmt = _only(made.within, Store(buffers, index, _start(work, each)))
     for part in reversed(inner):
         stmt = For(part.var, made.extent(part, zeroed=True), stmt, part.kind)
@@ -347,7 +422,8 @@ def _resolve(work: Lowering, each: Work, expr: Expr) -> Expr:
             return packed_index(pack)
         layout = work.layouts[part.tensor]
         buffer = layout.buffers[part.output]
-        return Read(buffer.name, layout.index(part.indices), part.dtype)
+        read = Read(buffer.name, layout.index(part.indices), buffer.dtype)
+        return read if read.dtype == part.dtype else Cast(part.dtype, read)
 
     return substitute(transform(expr, change), values)
 

@@ -18,6 +18,11 @@ Array = NDArray[Any]
 FloatArray = NDArray[np.floating[Any]]
 
 
+def storage(dtype: str) -> np.dtype[Any]:
+    """Return the NumPy dtype in which arrays of `dtype` lie in memory."""
+    return np.dtype("uint16" if dtype == "bfloat16" else dtype)
+
+
 def rounded(values: Array, dtype: str) -> FloatArray:
     """Return float values rounded to the float `dtype`, as float64."""
     if dtype == "bfloat16":
@@ -58,9 +63,9 @@ def tensor_bytes(values: Array, dtype: str) -> bytes:
 
 def constant_array(node: ConstantTensor) -> Array:
     """Return the values of a constant tensor in the form described above."""
-    storage = np.dtype("uint16" if node.dtype == "bfloat16" else node.dtype).newbyteorder("<")
-    array = np.frombuffer(node.data, storage).reshape(node.shape)
-    return checked_array(array.astype(storage.newbyteorder("=")), node.dtype, node.name)
+    held = storage(node.dtype)
+    array = np.frombuffer(node.data, held.newbyteorder("<")).reshape(node.shape)
+    return checked_array(array.astype(held), node.dtype, node.name)
 
 
 def _bits(values: Array) -> NDArray[np.uint16]:

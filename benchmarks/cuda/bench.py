@@ -25,8 +25,9 @@ from ansorpy.codegen.simt.device.kernel import DeviceCode
 from ansorpy.codegen.simt.device.sensors import Sensors, library_call
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.backend import DEVICE, TimedCall
-from ansorpy.measure.verify.inputs import Array, storage
+from ansorpy.measure.verify.inputs import Array
 from ansorpy.target import Target
+from ansorpy.te.tensor_data import storage
 from benchmarks.common import commit, today
 from benchmarks.cuda.kernels import Candidate, Prebuilt, candidates
 from benchmarks.cuda.operators import SMALL_CANDIDATES, Operator

@@ -2,6 +2,7 @@
 
     python -m tests.fuzz.pairs --count 2000 --seed 0        the command for the night
     python -m tests.fuzz.pairs --suite --count 2200         the suite's operators at odd sizes
+    python -m tests.fuzz.pairs --narrow --count 500         Dags of 16-bit floats
 
 Every pair is decided by its seed alone. The work is done in child processes, so that a crash is
 one finding, with its seed, and not the end of the run.
@@ -43,6 +44,7 @@ from tests.random_dag import DagLimits, random_dag
 
 RULES = (CPU, (*WINOGRAD2, *CPU), (*WINOGRAD4, *CPU))
 LIMITS = DagLimits(computes=4, extent=20, points=30_000)
+NARROW = DagLimits(3, 40, 30_000, dtypes=("float16", "bfloat16", "float16", "float32"))
 PLANS = 12  # plans per sketch, one of which is drawn
 INTERPRETED = 1_000_000  # elements stored up to which the interpreter also runs
 BATCH = 25  # pairs of one child
@@ -58,15 +60,18 @@ class Finding:
     error: str | None
 
 
-def check_pair(seed: int, source: bool = False, suite: bool = False) -> Finding:
+def check_pair(
+    seed: int, source: bool = False, suite: bool = False, limits: DagLimits = LIMITS
+) -> Finding:
     """Draw one pair and compare it with the float64 reference.
 
     Args:
         source: go through numba as delivered kernels do, else straight to LLVM.
         suite: draw an operator of the benchmark suite, else a random Dag.
+        limits: of the random Dag.
     """
     rng = np.random.default_rng(seed)
-    dag = suite_dag(seed, rng) if suite else random_dag(rng, LIMITS)
+    dag = suite_dag(seed, rng) if suite else random_dag(rng, limits)
     back_end = "numba" if source else "llvm"
     target = Target(cores=int(rng.integers(1, 5)))
     small = replace(
@@ -140,6 +145,7 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=0, help="of the first pair")
     options.add_argument("--every", type=int, default=10, help="one pair in so many through numba")
     options.add_argument("--suite", action="store_true", help="operators of the suite, odd sizes")
+    options.add_argument("--narrow", action="store_true", help="Dags of float16 and bfloat16")
     options.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.child:
@@ -147,21 +153,23 @@ def main() -> int:
             sys.stdout.write(json.dumps({"start": seed}) + "\n")
             sys.stdout.flush()
             try:
-                found = check_pair(seed, seed % given.every == 0, given.suite)
+                limits = NARROW if given.narrow else LIMITS
+                found = check_pair(seed, seed % given.every == 0, given.suite, limits)
             except Exception as error:  # noqa: BLE001 - any surprise is a finding with its seed
                 found = Finding(seed, "raised", f"{type(error).__name__}: {error}")
             sys.stdout.write(json.dumps(found.__dict__) + "\n")
             sys.stdout.flush()
         return 0
-    return _supervise(given.seed, given.count, given.every, given.suite)
+    kinds = [f"--{name}" for name in ("suite", "narrow") if getattr(given, name)]
+    return _supervise(given.seed, given.count, given.every, kinds)
 
 
-def _supervise(first: int, count: int, every: int, suite: bool) -> int:
+def _supervise(first: int, count: int, every: int, kinds: list[str]) -> int:
     start, seed, end = time.monotonic(), first, first + count
     done: Counter[str] = Counter()
     wrong: list[Finding] = []
     while seed < end:
-        seed = _batch(seed, min(BATCH, end - seed), every, suite, done, wrong)
+        seed = _batch(seed, min(BATCH, end - seed), every, kinds, done, wrong)
         rate = (seed - first) / (time.monotonic() - start)
         sys.stderr.write(f"\r{seed - first} of {count}, {len(wrong)} wrong, {rate:.1f}/s ")
     for finding in wrong:
@@ -171,12 +179,12 @@ def _supervise(first: int, count: int, every: int, suite: bool) -> int:
 
 
 def _batch(
-    seed: int, count: int, every: int, suite: bool, done: Counter[str], wrong: list[Finding]
+    seed: int, count: int, every: int, kinds: list[str], done: Counter[str], wrong: list[Finding]
 ) -> int:
     """Run one child; return the next seed."""
     command = [sys.executable, "-m", "tests.fuzz.pairs", "--child"]
     numbers = ["--seed", str(seed), "--count", str(count), "--every", str(every)]
-    numbers += ["--suite"] if suite else []
+    numbers += kinds
     try:
         answer = subprocess.run(
             command + numbers, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S

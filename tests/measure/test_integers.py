@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from ansorpy import te
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.measure.verify.exactness import exact_magnitude, exact_on_integers
 from ansorpy.te.dag import Axis, Compute, Dag, Placeholder
@@ -60,3 +61,12 @@ def test_long_sums_need_small_numbers() -> None:
 def test_products_are_exact_on_ones() -> None:
     assert exact_magnitude(over(A, combiner="prod", extent=64)) == 1
     assert exact_magnitude(over(A, combiner="prod", extent=7)) == 8
+
+
+@pytest.mark.parametrize(("start", "exact"), [(2.0, True), (0.5, False)])
+def test_a_sum_from_a_number_that_is_no_integer_is_not_exact(start: float, exact: bool) -> None:
+    x = te.placeholder((4, 8), "x", "bfloat16")
+    k = te.reduce_axis((0, 8), "k")
+    begun = te.const(start, "bfloat16")
+    dag = te.dag(te.compute((4,), lambda i: te.sum(x[i, k], k, init=begun), "y"))
+    assert exact_on_integers(dag) is exact

@@ -18,9 +18,10 @@ from ansorpy.measure.outcome import Measured
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.measure.verify.cases import SAFETY, Case, make_cases
+from ansorpy.measure.verify.cases import Case, make_cases
 from ansorpy.measure.verify.check import verify
 from ansorpy.measure.verify.reformulated import reformulated
+from ansorpy.oracle.error_bounds import SAFETY
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample

@@ -122,13 +122,42 @@ def test_argmax_returns_the_first_index_and_its_admissible_range() -> None:
     assert bounds["first"][1].exact  # inputs are exact, so ties are decided
 
 
-def test_a_sum_of_which_a_part_may_overflow_has_no_bound() -> None:
-    x = te.placeholder((2, 4), "x", "float16")
+@pytest.mark.parametrize(("dtype", "known"), [("float32", False), ("float16", True)])
+def test_a_sum_of_which_a_part_may_overflow_has_no_bound(dtype: str, known: bool) -> None:
+    """Parts of a sum of float16 are float32 numbers."""
+    x = te.placeholder((2, 4), "x", dtype)
     k = te.reduce_axis((0, 4), "k")
     dag = te.dag(te.compute((2,), lambda i: te.sum(x[i, k], k), "y"))
-    data = np.array([[4e4, -4e4, 4e4, -4e4], [2e4, -2e4, 1e4, -1e4]], "f2")
+    data = np.array([[2, -2, 2, -2], [1, -1, 0.5, -0.5]]) * float(np.finfo(dtype).max) / 3.5
+    (y,) = te.evaluate_bounded(dag, {"x": data.astype(dtype)})["y"]
+    assert np.isinf(y.error).tolist() == [not known, False]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("length", [16, 300, 4096])
+def test_a_sum_of_16_bits_has_the_bound_of_float32_and_of_one_rounding(
+    dtype: str, length: int
+) -> None:
+    x = te.placeholder((1, length), "x", dtype)
+    k = te.reduce_axis((0, length), "k")
+    dag = te.dag(te.compute((1,), lambda i: te.sum(x[i, k] * x[i, k], k), "y"))
+    data = np.random.default_rng(0).uniform(0.1, 1, (1, length))
     (y,) = te.evaluate_bounded(dag, {"x": data})["y"]
-    assert np.isinf(y.error).tolist() == [True, False]
+    u = UNIT_ROUNDOFF[dtype]
+    assert np.all(y.error <= (1.01 * u + (length + 2) * 2.0**-24) * y.value)
+    assert np.all(y.error >= u * y.value)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_elements_that_are_moved_are_not_rounded_again(dtype: str) -> None:
+    x = te.placeholder((3,), "x", dtype)
+    tripled = te.compute((3,), lambda i: x[i] * 3.0, "tripled")
+    moved = te.compute((3,), lambda i: te.maximum(tripled[2 - i], -tripled[i]), "moved")
+    bounds = te.evaluate_bounded(te.dag([moved, tripled]), {"x": np.array([1.1, 0.7, -0.3])})
+    once, again = bounds["tripled"][0].error, bounds["moved"][0].error
+    assert np.all(again <= np.maximum(once, once[::-1]))
+    assert np.all(bounds["tripled"][0].stored > 0)
+    assert not np.any(bounds["moved"][0].stored)
 
 
 def test_integers_wrap_and_casts_truncate() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from llvmlite import ir
 
 from ansorpy.codegen.simd.kinds import (
+    ALONE,
     COMPUTED,
     F32,
     F64,
@@ -279,7 +280,7 @@ class Arithmetic:
             x = b.mul(x, x)
         return result
 
-    def binary(self, op: str, dtype: str, x: Any, y: Any) -> Any:
+    def binary(self, op: str, dtype: str, x: Any, y: Any, fuses: bool = True) -> Any:
         """Return x op y for two values of one dtype and width."""
         b = self.b
         if op in ("max", "min"):
@@ -293,7 +294,7 @@ class Arithmetic:
             return b.frem(x, y)  # LLVM calls the C library for every lane
         if dtype in FLOATS:
             code = {"+": b.fadd, "-": b.fsub, "*": b.fmul, "/": b.fdiv}[op]
-            return code(x, y, flags=FLAGS)
+            return code(x, y, flags=FLAGS if fuses else ALONE)
         if op in ("<<", ">>"):
             return self.shift(op, dtype, x, y)
         code = {"+": b.add, "-": b.sub, "*": b.mul, "&": b.and_, "|": b.or_, "^": b.xor}[op]

@@ -147,6 +147,10 @@ class Expressions(Functions):
             # An inverse that is off by a rounding may give the other whole number.
             a, b = (self.eval(part, point, guards) for part in args[0].args)
             return self.single(op, self.pair("/", a, b, shares=False))
+        if op in STORED and args[0].op in ("*", "/") and op == self.made_of(args[0]) in FLOATS:
+            # A product or quotient that is rounded by itself (`expr.wide.determined`).
+            a, b = (self.eval(part, point, guards) for part in args[0].args)
+            return self.pair(args[0].op, a, b, shares=False, fuses=False)
         parts = [self.eval(part, point, guards) for part in args]
         if op in STORED:
             return self.cast(op, parts[0])
@@ -171,10 +175,11 @@ class Expressions(Functions):
         value = RuntimeValue("int64", self.whole(x)) if isinstance(x, Index) else x
         return RuntimeValue(value.dtype, self.unary(op, value.dtype, value.ir))
 
-    def pair(self, op: str, x: Any, y: Any, shares: bool = True) -> Any:
+    def pair(self, op: str, x: Any, y: Any, shares: bool = True, fuses: bool = True) -> Any:
         """Return x op y; two Index stay one where the result is linear.
 
-        If `shares`, the quotients by one scalar are products with its inverse.
+        If `shares`, the quotients by one scalar are products with its inverse; if `fuses`, LLVM
+        may fuse a product with an addition.
         """
         x, y = self.as_index(x, y), self.as_index(y, x)
         if isinstance(x, Index) and isinstance(y, Index):
@@ -192,7 +197,7 @@ class Expressions(Functions):
         a, b = self.level(a, b)
         if op in HOLDS:
             return RuntimeValue("bool", self.compare(op, dtype, a, b))
-        return RuntimeValue(dtype, self.binary(op, dtype, a, b))
+        return RuntimeValue(dtype, self.binary(op, dtype, a, b, fuses))
 
     def shared_division(self, dtype: str, x: Any, y: Any) -> Any:
         """Return x / y for a vector and a scalar: one division for all lanes and vectors."""

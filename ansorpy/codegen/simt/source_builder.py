@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from llvmlite import ir
 
-from ansorpy.codegen.simd.kinds import F32, F64, I1, I8, I16, I32, I64
+from ansorpy.codegen.simd.kinds import ALONE, F32, F64, I1, I8, I16, I32, I64
 from ansorpy.codegen.simd.tile import Nodes, TileExpr
 from ansorpy.codegen.simt.collectives import BARRIER, WARP_BARRIER
 from ansorpy.codegen.simt.memory import GLOBAL
@@ -25,6 +25,7 @@ CASTS: Final = {
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "half": "float16",
     "float": "float32", "double": "float64",
 }  # fmt: skip
+ROUNDED: Final = {F32: "libdevice.fmul_rn", F64: "libdevice.dmul_rn"}
 SUFFIX: Final = {"f32": "f", "f64": ""}  # last letters of functions of libdevice
 LIBDEVICE: Final = ("floor", "ceil", "rint", "trunc", "copysign", "sqrt")
 BITS: Final = {  # by both types: the function that keeps the bits of a number
@@ -183,8 +184,9 @@ def signed(number: int, bits: int) -> int:
 
 def _two(symbol: str) -> Callable[..., Item]:
     def method(self: "SourceBuilder", a: Any, b: Any, flags: Sequence[str] = ()) -> Item:
-        del flags
         kind = a.type
+        if symbol == "*" and flags == ALONE:  # the compiler of numba.cuda fuses any other product
+            return self.value(kind, (a, b), lambda n, x, y: n.make(ROUNDED[kind], x, y))
         grows = symbol in "+*&" and natural(a) and natural(b)
         return self.value(
             kind, (a, b), lambda n, x, y: wrapped(n, n.make(symbol, x, y), kind), natural=grows

@@ -301,11 +301,11 @@ class ThreadTile(Expansion):
         """Refuse a function of the C library."""
         raise without_library(name, x.type)
 
-    def binary(self, op: str, dtype: str, x: Any, y: Any) -> Any:
+    def binary(self, op: str, dtype: str, x: Any, y: Any, fuses: bool = True) -> Any:
         """Return x op y for two values of one dtype."""
         if op == "fmod":
             raise without_library(op, x.type)
-        return super().binary(op, dtype, x, y)
+        return super().binary(op, dtype, x, y, fuses)
 
 
 def points(dims: list[tuple[str, int]]) -> list[Point]:

@@ -14,8 +14,9 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.workplace import workplace
 from ansorpy.measure.verify.cases import Case
 from ansorpy.measure.verify.check import compare
-from ansorpy.measure.verify.inputs import Array, storage
+from ansorpy.measure.verify.inputs import Array
 from ansorpy.measure.workers.worker_main import watch
+from ansorpy.te.tensor_data import storage
 
 KERNEL_FILE: Final = "kernel.py"
 

@@ -14,7 +14,8 @@ from ansorpy.measure.timing.drift import Reference
 from ansorpy.measure.timing.side_by_side import SideBySide, on_core
 from ansorpy.measure.verify.cases import Case, load_cases
 from ansorpy.measure.verify.guard_pages import GuardedBuffers, aligned_empty, poison
-from ansorpy.measure.verify.inputs import Array, Inputs, storage
+from ansorpy.measure.verify.inputs import Array, Inputs
+from ansorpy.te.tensor_data import storage
 
 WRITTEN_LINE: Final = 1  # cache line of a page at which written buffers start; read ones: 0
 

@@ -7,7 +7,7 @@ zero, and NaNs. References are computed once per task (`each_case`), kept as fil
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -23,13 +23,10 @@ from ansorpy.measure.verify.exactness import exact_magnitude
 from ansorpy.measure.verify.guard_pages import Side
 from ansorpy.measure.verify.inputs import Array, Inputs, decode
 from ansorpy.measure.verify.nans import hands_nans_on
+from ansorpy.oracle.error_bounds import allowed
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.dag import Compute, Dag
 
-SAFETY: Final = 2.0  # error bounds: one for the kernel, one for the rounding of the reference
-TINY: Final[Mapping[str, float]] = {  # magnitudes below which results may be flushed to zero
-    "float16": 2.0**-24, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022,
-}  # fmt: skip
 LONG_SUM: Final = 64  # terms of a sum, above which its worst-case bound hides a coarse operand
 INDEX_FILE: Final = "cases.json"
 
@@ -126,9 +123,7 @@ def case_of(
         for i, (one, dtype) in enumerate(zip(known[output], node.dtypes, strict=True)):
             bound = None
             if not exact and not (one.exact and dtype not in FLOATS):
-                error = np.broadcast_to(one.error, one.value.shape)
-                # An index or an integer that depends on rounding has its reach as its error.
-                bound = SAFETY * error + TINY[dtype] if dtype in FLOATS else error
+                bound = allowed(one, dtype)
             interval = accept_interval(one.value, bound, dtype, nans)
             expected.append(
                 Expected(f"{output}.{i}" if i else output, dtype, one.value, bound, interval)

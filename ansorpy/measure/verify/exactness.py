@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.expr.dtypes import EXACT_BELOW, FLOATS, INDEX, UNSIGNED
+from ansorpy.expr.dtypes import EXACT_BELOW, FLOATS, INDEX, UNSIGNED, computed
 from ansorpy.expr.expr import (
     COMPARISONS,
     LOGICAL,
@@ -101,15 +101,17 @@ def _node(node: Compute, known: _Known) -> tuple[_Range, ...]:
     count = prod(axis.extent for axis in node.reduce_axes)
     match node.combiner:
         case "sum":
-            begun = 0.0 if node.start is None else _value(node.start, axes, known).size
-            _need(parts[0], node.body[0].dtype)
-            size = parts[0].size * count + begun
-            parts = (_held(_Range(-size if parts[0].low < 0 else 0, size), node.dtype),)
+            start = _Range(0, 0) if node.start is None else _value(node.start, axes, known)
+            for part in (start, parts[0]):
+                _need(part, node.body[0].dtype)
+            size = parts[0].size * count + start.size
+            negative = parts[0].low < 0 or start.low < 0
+            parts = (_held(_Range(-size if negative else 0, size), computed(node.dtype)),)
         case "prod":
             _need(parts[0], node.body[0].dtype)
             if parts[0].size > 1 and count > 64:
                 raise _InexactError
-            parts = (_held(_around(parts[0].size ** count), node.dtype),)
+            parts = (_held(_around(parts[0].size ** count), computed(node.dtype)),)
             if node.start is not None:
                 raise _InexactError
         case "max" | "min" if node.start is not None:
@@ -137,15 +139,16 @@ def _value(expr: Expr, axes: Mapping[str, _Range], known: _Known) -> _Range:
         case Call(fn=fn, a=a):
             return _call(fn, _value(a, axes, known))
         case Binary(op=op, a=a, b=b):
-            return _binary(op, _value(a, axes, known), _value(b, axes, known), a.dtype)
+            dtype = computed(a.dtype)
+            return _binary(op, _value(a, axes, known), _value(b, axes, known), dtype)
 
 
 def _literal(value: float, dtype: str) -> _Range:
-    if dtype in ("float16", "float32") and isfinite(value):
+    if dtype in FLOATS and isfinite(value):
         with np.errstate(over="ignore"):
-            if float(np.dtype(dtype).type(value)) != value:
+            if float(np.dtype(computed(dtype)).type(value)) != value:
                 raise _InexactError
-    integral = isfinite(value) and value == int(value) and abs(value) < EXACT_BELOW[dtype]
+    integral = isfinite(value) and value == int(value) and abs(value) < EXACT_BELOW[computed(dtype)]
     return _Range(value, value, integral)
 
 
@@ -201,7 +204,7 @@ def _need(a: _Range, dtype: str) -> None:
     if not a.integral:
         raise _InexactError
     if dtype != INDEX:
-        _held(a, dtype)
+        _held(a, computed(dtype))
 
 
 def _held(a: _Range, dtype: str) -> _Range:

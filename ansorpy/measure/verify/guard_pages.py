@@ -16,7 +16,8 @@ import numpy as np
 from ansorpy.errors import RunError
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.verify.inputs import Array, storage
+from ansorpy.measure.verify.inputs import Array
+from ansorpy.te.tensor_data import storage
 
 LINE_BYTES: Final = 64
 PAGE_BYTES: Final = mmap.PAGESIZE

@@ -14,7 +14,7 @@ from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, UNSIGNED
 from ansorpy.rewrites.padding import spared
 from ansorpy.te.analysis import index_ranges
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
-from ansorpy.te.tensor_data import tensor_bytes
+from ansorpy.te.tensor_data import storage, tensor_bytes
 
 Array = NDArray[Any]
 Inputs = Mapping[str, Array]
@@ -33,11 +33,6 @@ EDGES: Final = (
 
 
 LARGE: Final = 3e2  # from here on, an edge value is the end of a range
-
-
-def storage(dtype: str) -> np.dtype[Any]:
-    """Return the NumPy dtype in which arrays of `dtype` lie in memory."""
-    return np.dtype("uint16" if dtype == "bfloat16" else dtype)
 
 
 def encode(values: Array, dtype: str) -> Array:

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ansorpy.expr.dtypes import FLOATS
 from ansorpy.measure.verify.accept import accept_interval
-from ansorpy.measure.verify.cases import SAFETY, TINY, Case, Expected
+from ansorpy.measure.verify.cases import Case, Expected
 from ansorpy.measure.verify.exactness import exact_on_integers
 from ansorpy.measure.verify.inputs import Array, decode
-from ansorpy.oracle.error_bounds import Bounded
+from ansorpy.oracle.error_bounds import Bounded, allowed
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.dag import Dag
 
@@ -48,9 +47,8 @@ def _exact(case: Case, numbers: Collection[Array], meaning: Dag) -> bool:
 
 def _expected(old: Expected, new: Bounded, nans: bool) -> Expected:
     """Return the condition on an output: within the rounding of both Dags of its value."""
-    floats = old.dtype in FLOATS
     with np.errstate(invalid="ignore"):
         apart = np.abs(new.value.astype(np.float64) - old.value)
-        bound = (SAFETY if floats else 1.0) * new.error + apart + (TINY[old.dtype] if floats else 0)
+        bound = allowed(new, old.dtype) + apart
     bound = np.where(np.isnan(bound), np.inf, bound)
     return replace(old, bound=bound, interval=accept_interval(old.value, bound, old.dtype, nans))

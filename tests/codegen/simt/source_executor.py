@@ -166,6 +166,7 @@ def _bits(kind: Any) -> Callable[[Any], Any]:
 LIBDEVICE = SimpleNamespace(
     float_as_int=_bits(np.int32), int_as_float=_bits(np.float32),
     double_as_longlong=_bits(np.int64), longlong_as_double=_bits(np.float64),
+    fmul_rn=np.multiply, dmul_rn=np.multiply,
     **{name + short: getattr(np, name) for name in ("floor", "ceil", "rint", "trunc", "copysign",
                                                     "sqrt") for short in ("", "f")},
 )  # fmt: skip
