@@ -12,6 +12,7 @@ from ansorpy.graph.graph import Array, Attribute, Extent, Node, Weight
 from ansorpy.graph.remedies import HOSTED, bind_option
 from ansorpy.te.tensor import Tensor, TensorOperand
 from ansorpy.te.tensor_data import checked_array
+from ansorpy.te.wide import rounded_once
 
 
 class Operands:
@@ -263,7 +264,7 @@ def operator_of(node: Node) -> Operator:
 def tensors(
     node: Node, read: Callable[[str], Tensor], weights: Mapping[str, Weight]
 ) -> tuple[Tensor, ...]:
-    """Return the tensors of the outputs of a node.
+    """Return the tensors of the outputs of a node; they alone are rounded to 16 bits.
 
     Raises:
         GraphError: the operator does not take these operands.
@@ -278,14 +279,20 @@ def tensors(
         raise GraphError(
             f"cannot compile {node} because its inputs are not known; expected constants"
         )
+    taken: list[Tensor] = []
+
+    def take(value: str) -> Tensor:
+        taken.append(read(value))
+        return taken[-1]
+
     try:
-        made = found.build(Operands(node, read, weights))
+        made = found.build(Operands(node, take, weights))
     except SpecError as error:
         if isinstance(error, GraphError):
             raise
         text = str(error)[:MOST_TEXT]
         raise GraphError(f"cannot compile {node} because of its operands: {text}") from error
-    return (made,) if isinstance(made, Tensor) else tuple(made)
+    return rounded_once((made,) if isinstance(made, Tensor) else tuple(made), taken)
 
 
 def constant_values(

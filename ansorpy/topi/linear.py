@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ansorpy import te
 from ansorpy.te.broadcast import broadcast_index, broadcast_shape
 from ansorpy.te.tensor import Tensor
+from ansorpy.te.wide import rounds_once
 from ansorpy.topi.common import multiplied, refuse, require_length, require_rank, shown
 
 
@@ -56,6 +57,7 @@ def matmul(
     return te.compute((*batch, n, m), body, name, axes=names[:-1])
 
 
+@rounds_once
 def dense(
     data: Tensor, weights: Tensor, bias: Tensor | None = None, *, name: str = "dense"
 ) -> Tensor:

@@ -5,6 +5,7 @@ from math import prod
 
 from ansorpy import te
 from ansorpy.te.tensor import Tensor
+from ansorpy.te.wide import rounds_once
 from ansorpy.topi import reduction
 from ansorpy.topi.common import (
     LETTERS,
@@ -17,6 +18,7 @@ from ansorpy.topi.common import (
 from ansorpy.topi.reduction import Over
 
 
+@rounds_once
 def softmax(data: Tensor, axis: int = -1, *, name: str = "softmax") -> Tensor:
     """Return exp(x - maximum) / total along an axis: four nodes.
 
@@ -40,6 +42,7 @@ def softmax(data: Tensor, axis: int = -1, *, name: str = "softmax") -> Tensor:
     )
 
 
+@rounds_once
 def log_softmax(data: Tensor, axis: int = -1, *, name: str = "log_softmax") -> Tensor:
     """Return x - maximum - log(total of exp(x - maximum)) along an axis.
 
@@ -54,6 +57,7 @@ def log_softmax(data: Tensor, axis: int = -1, *, name: str = "log_softmax") -> T
     return te.elementwise(lambda x, y: x - te.log(y), centred, total, name=name)
 
 
+@rounds_once
 def layer_norm(
     data: Tensor,
     scale: Tensor | None = None,
@@ -90,6 +94,7 @@ def layer_norm(
     return te.compute(data.shape, body, name, axes=letters)
 
 
+@rounds_once
 def rms_norm(
     data: Tensor,
     scale: Tensor | None = None,
@@ -116,6 +121,7 @@ def rms_norm(
     return te.compute(data.shape, body, name, axes=LETTERS[: len(data.shape)])
 
 
+@rounds_once
 def batch_norm(
     data: Tensor,
     scale: Tensor,
@@ -164,6 +170,7 @@ def batch_norm(
     )
 
 
+@rounds_once
 def group_norm(
     data: Tensor,
     scale: Tensor,

@@ -9,6 +9,7 @@ from math import prod
 
 from ansorpy import te
 from ansorpy.te.tensor import Tensor
+from ansorpy.te.wide import rounds_once
 from ansorpy.topi import reduction
 from ansorpy.topi.common import per_dimension, refuse, require_float, shown, zero
 from ansorpy.topi.window import Extents, Geometry, geometry
@@ -62,6 +63,7 @@ def max_pool_with_index(
     return te.compute(shape, body, name, axes=("n", "c", *letters))
 
 
+@rounds_once
 def avg_pool(
     data: Tensor, kernel: Extents = 2, stride: Extents | None = None, padding: Extents = 0,
     *, dilation: Extents = 1, count_include_pad: bool = True, ceil_mode: bool = False,
@@ -110,6 +112,7 @@ def avg_pool(
     return te.compute(total.shape, body, name, axes=("n", "c", *letters))
 
 
+@rounds_once
 def lp_pool(
     data: Tensor, kernel: Extents = 2, stride: Extents | None = None, padding: Extents = 0,
     *, p: int = 2, dilation: Extents = 1, ceil_mode: bool = False, name: str = "lp_pool",

@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 from ansorpy import te
 from ansorpy.te.tensor import Tensor
+from ansorpy.te.wide import rounds_once
 from ansorpy.topi.common import LETTERS, axes_of, refuse, require_float, shown
 
 Axes = int | Sequence[int] | None
@@ -99,6 +100,7 @@ max = _reducer("max", "Return the largest element over axes.")
 min = _reducer("min", "Return the smallest element over axes.")
 
 
+@rounds_once
 def mean(data: Tensor, axis: Axes = None, *, keepdims: bool = False, name: str = "mean") -> Tensor:
     """Return the mean over axes of floats.
 
@@ -112,6 +114,7 @@ def mean(data: Tensor, axis: Axes = None, *, keepdims: bool = False, name: str =
     return te.elementwise(lambda x: x * share, total, name=name)
 
 
+@rounds_once
 def norm(
     data: Tensor,
     axis: Axes = None,
@@ -137,6 +140,7 @@ def norm(
     return te.elementwise(te.sqrt, total, name=name, axes=over.names)
 
 
+@rounds_once
 def logsumexp(
     data: Tensor, axis: Axes = None, *, keepdims: bool = False, name: str = "logsumexp"
 ) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Final
 
 from ansorpy import te
 from ansorpy.te.tensor import Tensor
+from ansorpy.te.wide import rounds_once
 from ansorpy.topi.common import axis_of, refuse, require_float, shown
 
 TAPS: Final = {"nearest": 1, "linear": 2, "cubic": 4}
@@ -13,6 +14,7 @@ PADDING: Final = ("zeros", "border", "reflection")
 CUBIC: Final = -0.75  # the coefficient of Keys (1981), as in ONNX and torch
 
 
+@rounds_once
 def grid_sample(
     data: Tensor, grid: Tensor, *, mode: str = "linear", padding: str = "zeros",
     align_corners: bool = False, name: str = "grid_sample",

@@ -4,11 +4,13 @@ from typing import Final
 
 from ansorpy import te
 from ansorpy.te.tensor import Tensor
+from ansorpy.te.wide import rounds_once
 from ansorpy.topi.common import axis_of, refuse, shown, zero
 
 SHORTEST: Final = 16  # elements of a block at least: a vector of float32, on AVX-512
 
 
+@rounds_once
 def cumsum(
     data: Tensor,
     axis: int = -1,
