@@ -1,9 +1,44 @@
-"""The version of the code generators, stored with every record (ADR-0087)."""
+"""The versions of the code generators, stored with every record (ADR-0087, ADR-0191)."""
 
 from typing import Final
+
+from ansorpy.expr.dtypes import FLOATS, NARROW
+from ansorpy.expr.expr import Binary, Expr, walk
+from ansorpy.te.dag import Dag
 
 # Raise it in a commit that changes the machine code of any candidate: a pass, a printer of LLVM
 # text or numba source, the options of a compilation. A commit that only moves code leaves it;
 # `python -m tests.candidates.digests` tells the two apart.
 # Records of another number are measured again before anything is answered from them.
 CODEGEN_VERSION: Final = 6
+# Raised instead if only kernels of some Dags change: those with 16-bit floats, and those with a
+# product or quotient of floats that several nodes read.
+NARROW_VERSION: Final = 1
+SHARED_VERSION: Final = 1
+
+
+def codegen_version(dag: Dag | None = None) -> str:
+    """Return the version of the code of a Dag; None: of Dags of every kind."""
+    parts = [str(CODEGEN_VERSION)]
+    if dag is None or _is_narrow(dag):
+        parts.append(f"16bit.{NARROW_VERSION}")
+    if dag is None or _shares_products(dag):
+        parts.append(f"shared.{SHARED_VERSION}")
+    return "+".join(parts)
+
+
+def _is_narrow(dag: Dag) -> bool:
+    return any(dtype in NARROW for node in dag.computes for dtype in node.dtypes)
+
+
+def _shares_products(dag: Dag) -> bool:
+    """Return True if several nodes read a node without a reduction that multiplies or divides."""
+    return any(
+        len(dag.consumers[node.name]) > 1 and any(map(_is_product, walk(node.body[0])))
+        for node in dag.computes
+        if node.combiner is None
+    )
+
+
+def _is_product(part: Expr) -> bool:
+    return isinstance(part, Binary) and part.op in ("mul", "div") and part.dtype in FLOATS

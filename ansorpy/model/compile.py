@@ -408,7 +408,7 @@ def _known(work: Compilation, dag: Dag, store: RecordStore, rules: tuple[Rule, .
     name = rules_name(target.kind, rules)
     cold = cold_bytes(work.weights_bytes, target)
     records = store.all(Task.of(dag, target, name, cold).key)
-    return sum(one.race is None and one.rules == name and is_trusted(one) for one in records)
+    return sum(one.race is None and one.rules == name and is_trusted(one, dag) for one in records)
 
 
 def _fits(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:

@@ -13,6 +13,7 @@ from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.records import Race, Record
 from ansorpy.replay import UNFIT, check_row, plan_from_text
+from ansorpy.te.dag import Dag
 from ansorpy.tuner import device_race
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.final_race import deliver, export_of, result_of
@@ -58,14 +59,14 @@ def request_digest(
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def recorded(records: Sequence[Record]) -> dict[tuple[str, tuple[int, ...]], Outcome]:
-    """Return the first outcome of each candidate, by (plan as text, row), in trusted records.
+def recorded(dag: Dag, records: Sequence[Record]) -> dict[tuple[str, tuple[int, ...]], Outcome]:
+    """Return the first outcome of each candidate of a Dag, by (plan as text, row), that is trusted.
 
     The first stays the first when a later tuning appends the same candidate again.
     """
     found: dict[tuple[str, tuple[int, ...]], Outcome] = {}
     for record in records:
-        if record.race is None and is_trusted(record):
+        if record.race is None and is_trusted(record, dag):
             found.setdefault((record.plan, record.row), record.outcome)
     return found
 
@@ -81,7 +82,7 @@ def answer(
     """
     for record in reversed(records):
         outcome = record.race
-        if outcome is None or record.rules != task.rules or not is_trusted(record):
+        if outcome is None or record.rules != task.rules or not is_trusted(record, task.dag):
             continue
         if outcome.request != request and outcome.trials < trials:
             continue
@@ -94,9 +95,10 @@ def answer(
 
 def deliver_again(task: Task, record: Record, folder: Path) -> Path | None:
     """Write the zip of a stored race, None if today's code generator makes another kernel."""
+    current = is_current(record, task.dag)
     if task.target.kind == "cuda":
-        return device_race.deliver_again(task, record, folder) if is_current(record) else None
-    entry = _again(task, record) if is_current(record) else None
+        return device_race.deliver_again(task, record, folder) if current else None
+    entry = _again(task, record) if current else None
     if entry is None or record.race is None:
         return None
     if entry.reformulated != record.race.reformulated:  # results would be rounded another way

@@ -132,7 +132,7 @@ def record_of(
         row=entry.row,
         outcome=Measured(race.delivered_s, build_s=compile_s),
         source_sha256=digest,
-        versions=versions(),
+        versions=versions(task.dag),
         created_s=now_s,
         race=race,
         parts=task.parts,

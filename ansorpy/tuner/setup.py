@@ -139,7 +139,7 @@ def prepare(
     past = {task.name: own_records(task, history(task.key)) for task in tasks}
     if request.deterministic:
         for task in tasks:
-            task.recorded = record_lookup.recorded(past[task.name])
+            task.recorded = record_lookup.recorded(task.dag, past[task.name])
     share = min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials)
     return Setup(
         rules=rules,

@@ -254,7 +254,9 @@ class Task:
 
     def load_records(self, records: Sequence[Record]) -> None:
         """Load the trusted trials of earlier tunings; a trial of an unknown plan is left out."""
-        for record in filter(is_trusted, records):
+        for record in records:
+            if not is_trusted(record, self.dag):
+                continue
             number = self._plan_of(record)
             if number is None or len(record.row) != len(self.plans[number].sizes):
                 continue
@@ -369,7 +371,7 @@ class Task:
         clock: Callable[[], float] = time.time,
     ) -> tuple[Record, ...]:
         """Return the records of a round."""
-        now_s, made_with = clock(), versions(self.estimated)
+        now_s, made_with = clock(), versions(self.dag, self.estimated)
         shared = self.carried
         return tuple(
             Record(

@@ -81,7 +81,7 @@ def seed(
     claimed = _by_claim(
         (record.outcome.best_s, record)
         for record in records
-        if not is_trusted(record)
+        if not is_trusted(record, task.dag)
         and isinstance(record.outcome, Measured)
         and not record.outcome.aborted
     )

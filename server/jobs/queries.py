@@ -347,22 +347,24 @@ def _find_reusable(tx: Session, tenant_id: int, submission: Submission) -> Submi
     for state, how in _REUSE:
         newest = newest_reusable(tenant_id, submission, state, targets).scalar_subquery()
         row = tx.scalar(select(JobRow).where(JobRow.seq == newest))
-        if row is not None and (how != "answered" or _is_current(tx, row)):
+        if row is not None and (how != "answered" or _is_current(tx, row, submission)):
             return SubmitResult(row, how)
     return None
 
 
-def _is_current(tx: Session, row: JobRow) -> bool:
+def _is_current(tx: Session, row: JobRow, submission: Submission) -> bool:
     """Return whether this installation has the versions that made the kernels of a job."""
     query = (
-        select(PackageRow.manifest)
+        select(KernelRow.task, PackageRow.manifest)
         .join(KernelRow, KernelRow.sha256 == PackageRow.sha256)
         .where(KernelRow.job_id == row.id, KernelRow.final)
     )
-    versions = [json.loads(text).get("versions", {}) for text in tx.scalars(query)]
+    dags = {dag.name: dag for dag in submission.dags}
     bundles = select(BundleRow.versions).where(BundleRow.job_id == row.id, BundleRow.final)
-    versions += map(json.loads, tx.scalars(bundles))
-    return all(map(are_current, versions))
+    return all(
+        are_current(json.loads(text).get("versions", {}), dags.get(task))
+        for task, text in tx.execute(query)
+    ) and all(are_current(json.loads(text)) for text in tx.scalars(bundles))
 
 
 _REUSE: Final[tuple[tuple[State, How], ...]] = (

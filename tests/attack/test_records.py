@@ -41,7 +41,7 @@ def test_a_file_depends_on_its_seed_only() -> None:
 @pytest.mark.parametrize(
     ("patches", "harm"),
     [
-        ({"record_lookup.is_trusted": lambda record: True}, "answered from the store"),
+        ({"record_lookup.is_trusted": lambda record, dag: True}, "answered from the store"),
         ({"warm.SEEDS": 99, "warm.SHARE": 1}, "programs of the file would be measured"),
         ({"Task.load_records": lambda task, known: setattr(task, "known", 1)}, "took times"),
     ],
