@@ -140,7 +140,7 @@ class Compilation:
     def estimate(self) -> ModelEstimate:
         """Return the time of the model as far as its parts have one."""
         weights = self.tasks.chosen(self.best_s).weights
-        sum_s = sum(count * self.best_s.get(name, 0.0) for name, count in weights.items())
+        sum_s = sum((count * self.best_s.get(name, 0.0) for name, count in weights.items()), 0.0)
         return ModelEstimate(sum_s, len(self.best_s), len(self.tasks.dags), weights)
 
     def follow(
@@ -262,11 +262,6 @@ def compiled(
         lambda dag: _fits(dag, target, rules),
         lambda dag: fuses(dag, target, rules),
     )
-    if not tasks.dags:
-        raise SpecError(
-            f"cannot tune {request.graph.name!r} because it computes nothing;"
-            " expected a model with nodes that constants alone do not determine"
-        )
     names = [dag.name for dag in tasks.dags]
     options.check_tasks(names)
     chosen_dags(tasks.dags, options.tasks)  # refuses an unknown name
@@ -278,8 +273,10 @@ def compiled(
     size = tasks.weights_bytes
     work = Compilation(request, tasks, parted, begin_s, clock, size, request.reference)
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
-        first = _request(work, tasks.dags, trials=0, seconds=None, weights={})
-        ended = yield from work.follow(tune(first, Path(folder), None))
+        ended = Finished((), 0.0, "trials")  # without a task there is nothing to tune
+        if tasks.dags:
+            first = _request(work, tasks.dags, trials=0, seconds=None, weights={})
+            ended = yield from work.follow(tune(first, Path(folder), None))
         needed = [one.task for one in tasks.parts if one.task]
         lacking = [name for name in needed if name not in work.libraries]
         if lacking and ended.stopped == "interrupted":

@@ -28,10 +28,11 @@ def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:
         f" {total / 1e9:.3g} GFLOP",
     ]
     for number, part in enumerate(tasks.parts):
-        share = f"task {part.task}, {flop[part.task] / total:.1%} of the operations"
+        share = "hosted"
+        if part.task:
+            share = f"task {part.task}, {flop[part.task] / total:.1%} of the operations"
         lines += [
-            f"{number}. {part.group.title} -> {_shapes(simplified.graph, part.group)},"
-            f" {share if part.task else 'hosted'}",
+            f"{number}. {part.group.title} -> {_shapes(simplified.graph, part.group)}, {share}",
             f"   ended: {part.group.why}",
         ]
     return "\n".join(lines)

@@ -7,9 +7,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from sqlalchemy import Engine
 
+from ansorpy.bundle.load import load_model
 from ansorpy.events import (
     Derived,
     FirstAnswer,
@@ -34,7 +37,7 @@ from ansorpy.server.schemas.job import JobRequest
 from ansorpy.server.schemas.model import SimplifyRequest
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.model_journal import HISTORY, ModelJournal
-from ansorpy.server.worker.tuner_main import run_job
+from ansorpy.server.worker.tuner_main import load_engine, run_job
 from ansorpy.tuner.checkpoint import Checkpoint
 from tests.server.onnx_models import small
 from tests.server.service import Service, service
@@ -241,6 +244,26 @@ def test_a_model_is_tuned_and_stored(running: Service, digest: str, tmp_path: Pa
         "preflight", "improved", "round", "estimate", "bundle", "finished", "state",
     ]  # fmt: skip
     assert ask(running, digest).json()["how"] == "answered"
+
+
+@pytest.mark.parametrize("budget", [{"trials": 64}, {"trials_per_task": 8}])
+def test_a_model_that_needs_no_kernel_is_tuned_by_the_engine(
+    running: Service, tmp_path: Path, budget: dict[str, int]
+) -> None:
+    facts = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    nodes = [helper.make_node("Identity", ["x"], ["y"])]
+    made = helper.make_model(helper.make_graph(nodes, "same", facts[:1], facts[1:]))
+    digest = running.put_model(made.SerializeToString())
+    job_id = running.client.post("/v1/jobs", json={"model": digest, "budget": budget}).json()["id"]
+    assert work(running, tmp_path, load_engine(ServiceSettings(data_dir=tmp_path)))[-1] == "done"
+    job = running.client.get(f"/v1/jobs/{job_id}").json()
+    assert (job["state"], job["trials"], job["tasks"]) == ("succeeded", 0, [])
+    assert (job["model"]["divided"], job["model"]["parts"]) == (True, 0)
+    assert running.client.get(f"/jobs/{job_id}").status_code == 200
+    bundle = running.client.get(f"/v1/bundles/{job['model']['bundle']['sha256']}")
+    (tmp_path / "same.zip").write_bytes(bundle.content)
+    with load_model(tmp_path / "same.zip") as model:
+        np.testing.assert_array_equal(model(np.float32([1, 2])), [1, 2])
 
 
 def test_a_job_of_a_model_tells_its_forecast_and_the_suspects_of_its_tasks(
