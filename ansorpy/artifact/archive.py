@@ -4,15 +4,11 @@ And the exported library: `libkernel.so` (`kernel.o` if no linker was found), `k
 `native.py`, which calls it.
 """
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 from ansorpy.artifact.harness import Raced, Test
 from ansorpy.artifact.header import header_text
@@ -27,6 +23,7 @@ from ansorpy.artifact.kernel_file import (
     tensors,
 )
 from ansorpy.artifact.needs import needed_features
+from ansorpy.artifact.npz import npz
 from ansorpy.artifact.package import LIBRARY, box
 from ansorpy.artifact.rate import EFFECTIVE, rate_of
 from ansorpy.codegen.exported_types import Library
@@ -40,7 +37,6 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
 
-STAMP: Final = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can name
 FIRST: Final = Raced(0.0, EFFECTIVE)  # the operations that a first answer executes are not known
 
 
@@ -302,15 +298,3 @@ def _spread(times_s: tuple[float, ...]) -> dict[str, float]:
         "max": ordered[-1],
         "samples": len(ordered),
     }
-
-
-def npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """Return the arrays as `np.savez` writes them, but without the time of day."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, array in arrays.items():
-            inner = io.BytesIO()
-            np.lib.format.write_array(inner, np.asanyarray(array), allow_pickle=False)
-            info = zipfile.ZipInfo(f"{name}.npy", STAMP)
-            archive.writestr(info, inner.getvalue(), zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()

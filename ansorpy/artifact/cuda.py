@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ansorpy.artifact.archive import about, npz, raced_fields, write
+from ansorpy.artifact.archive import about, raced_fields, write
 from ansorpy.artifact.cuda_texts import driver_text, plain_text, reference_text
 from ansorpy.artifact.kernel_file import constant_arrays, make_test, tensors
+from ansorpy.artifact.npz import npz
 from ansorpy.codegen.simt.assemble import assemble
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.ptx import ISA, joined_ptx

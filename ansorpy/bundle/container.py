@@ -1,7 +1,7 @@
 """The zip of a bundle: weights, one library, its header, the runner, and the manifest."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -58,10 +58,14 @@ def write_bundle(path: Path, plan: ModelPlan) -> Path:
 def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, Any]:
     """Return the fields of `model.json`, but for the digests of the files."""
     test = plan.self_test
+    keys = output_keys([out.name for out in plan.outputs], plan.inputs)
     return {
         "name": plan.name,
         "inputs": [_tensor(plan, name, name) for name in plan.inputs],
-        "outputs": [_output(plan, out.name, out.value) for out in plan.outputs],
+        "outputs": [
+            _tensor(plan, out.name, out.value) | key
+            for out, key in zip(plan.outputs, keys, strict=True)
+        ],
         "threads": plan.threads,
         "prefix": prefix,
         "features": sorted({name for k in plan.kernels for name in k.library.features}),
@@ -121,9 +125,17 @@ def _tensor(plan: ModelPlan, name: str, value: str) -> dict[str, Any]:
     return {"name": name, "dtype": info.dtype, "shape": list(info.fixed_shape)}
 
 
-def _output(plan: ModelPlan, name: str, value: str) -> dict[str, Any]:
-    facts = _tensor(plan, name, value)
-    return facts | {"key": f"{name} (output)"} if name in plan.inputs else facts
+def output_keys(names: Sequence[str], inputs: Collection[str]) -> list[dict[str, str]]:
+    """Return the manifest's `key` of each output that shares its name with an input."""
+    taken = {*names, *inputs}
+    found = []
+    for name in names:
+        key = name
+        while name in inputs and key in taken:
+            key = f"{key} (output)"
+        taken.add(key)
+        found.append({"key": key} if name in inputs else {})
+    return found
 
 
 def _step(plan: ModelPlan, step: Step) -> dict[str, Any]:

@@ -44,18 +44,21 @@ class LoadedModel:
         """Name, dtype and shape of each output, in order."""
         return self._runner.outputs
 
-    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Return the output array, or a tuple of several.
 
         Args:
             inputs: arrays in order, or one mapping of names to arrays.
             out: NumPy array (or tuple of arrays) to write to and return; new ones unless given.
+                Beside arrays by keyword it is the input of this name, if there is one.
             named: arrays by name of the input.
 
         Raises:
             TypeError: a missing or unknown input, another dtype, or memory that cannot be read.
             ValueError: another shape; `out` is read-only or overlaps an input.
         """
+        if out is not None and not inputs and any(one.name == "out" for one in self.inputs):
+            out, named = None, {**named, "out": out}
         given = self._ordered(inputs, named)
         labels = [tensor.name for tensor in self.inputs]
         labels = labels if len(labels) == len(given) else [f"input {k}" for k in range(len(given))]

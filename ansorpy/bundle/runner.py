@@ -79,13 +79,14 @@ class ModelRunner(Runner):
         tensors = [
             *(_tensor(one, "input") for one in facts["inputs"]),
             *(_tensor(one, "output") for one in facts["outputs"]),
-            *(
-                TensorSpec(f" {area}", "uint8", (memory[f"{area}_bytes"],), "scratch")
-                for area in ("arena", "scratch")
-            ),
         ]
         names = [tensor.name for tensor in tensors]
         given, made = len(facts["inputs"]), len(facts["outputs"])
+        longest = max(names, key=len)  # no tensor of the model has a longer name
+        tensors += [
+            TensorSpec(f"{longest} {area}", "uint8", (memory[f"{area}_bytes"],), "scratch")
+            for area in ("arena", "scratch")
+        ]
         super().__init__(
             tensors, names[:given], names[given : given + made], {}, self._launch, _nothing,
             self._expected, Test(-1.0, 1.0, tuple(facts["tolerances"]), 0), 0,

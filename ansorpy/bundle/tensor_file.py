@@ -14,14 +14,13 @@ import numpy as np
 
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph.aliases import ALIGN_BYTES
-from ansorpy.graph.graph import Array, ValueInfo
+from ansorpy.graph.graph import RESERVED, Array, ValueInfo
 
 DTYPES: Final = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16",
     "int32": "I32", "uint32": "U32", "int64": "I64", "uint64": "U64", "float16": "F16",
     "bfloat16": "BF16", "float32": "F32", "float64": "F64",
 }  # fmt: skip
-RESERVED: Final = "__metadata__"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ansorpy.artifact import manifest
 from ansorpy.artifact.stored_zip import Buffer, opened, packed
-from ansorpy.bundle.container import bound_facts, samples_file, stored
+from ansorpy.bundle.container import bound_facts, output_keys, samples_file, stored
 from ansorpy.bundle.format import BUNDLE, GRAPH, MANIFEST, SAMPLES, WEIGHTS
 from ansorpy.bundle.load import mapped
 from ansorpy.bundle.plan import SelfTest
@@ -155,9 +155,10 @@ def _fits(facts: Mapping[str, Any], names: PublicNames, weights: Mapping[str, We
 
 def _named(facts: Mapping[str, Any], names: PublicNames) -> dict[str, Any]:
     """Return the fields of a manifest that have names of the model."""
+    keys = output_keys(names.outputs, names.inputs)
     outputs = [
-        {**one, "name": name, **({"key": f"{name} (output)"} if name in names.inputs else {})}
-        for one, name in zip(facts["outputs"], names.outputs, strict=True)
+        {**one, "name": name, **key}
+        for one, name, key in zip(facts["outputs"], names.outputs, keys, strict=True)
     ]
     return {
         "name": names.model,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph.remedies import bind_option
+
+RESERVED: Final = "__metadata__"  # key of the facts of a file of tensors: no tensor has this name
 
 Array = NDArray[Any]
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]

@@ -67,6 +67,8 @@ def plan_of(
         for place, value in enumerate(part.lowered.writes):
             if not value:  # the kernel computes more than the model needs
                 value = f"{number}.{place}"
+                while value in values:
+                    value += "~"
                 values[value] = _unread(part.lowered.dag, place, value)
             writes.append(value)
         steps.append(KernelStep(part.task, part.lowered.reads, tuple(writes), nodes))

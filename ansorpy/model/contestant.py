@@ -4,8 +4,9 @@
 
 Reads one JSON object per line and answers in the same way:
 
-    {"do": "prepare", "inputs": NPZ, "outputs": NPZ}    load, run once, write the outputs
-    {"do": "visit", "seconds": S}                       run for S seconds: times in seconds
+    {"do": "prepare", "inputs": NPZ, "names": [NAME, ...], "outputs": NPZ}
+                                      load, run once, write the outputs
+    {"do": "visit", "seconds": S}     run for S seconds: times in seconds
 """
 
 import argparse
@@ -41,7 +42,7 @@ def ansorpy(path: Path, threads: int, _module: str) -> Opened:
 
     def bind(inputs: Mapping[str, Array]) -> Call:
         given = {name: array for name, array in inputs.items() if name in known}
-        return lambda: _listed(model(**given))
+        return lambda: _listed(model(given))
 
     return bind
 
@@ -197,7 +198,8 @@ def main() -> None:
                 begin = time.perf_counter()
                 opened = RUNTIMES[args.runtime](args.file, args.threads, args.module)
                 with np.load(asked["inputs"], allow_pickle=False) as file:
-                    inputs = {name: file[name] for name in file.files}
+                    arrays = [file[name] for name in file.files]
+                inputs = dict(zip(asked["names"], arrays, strict=True))
                 call = opened(inputs)
                 found = call()
                 np.savez(asked["outputs"], *found)

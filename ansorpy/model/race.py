@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -71,21 +71,13 @@ def race(
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ansorpy-race-")))
-        np.savez(folder / "inputs.npz", **dict(inputs))  # type: ignore[arg-type]
         log = stack.enter_context((folder / "log").open("wb"))
         failed: dict[int, str] = {}
         outputs: dict[int, list[Array]] = {}
         running: dict[int, TurnProcess] = {}
         for number, entry in enumerate(entries):
             process = stack.enter_context(TurnProcess(command_of(entry, threads), log))
-            answer = process.ask(
-                {
-                    "do": "prepare",
-                    "inputs": str(folder / "inputs.npz"),
-                    "outputs": str(folder / f"{number}.npz"),
-                },
-                PREPARE_S,
-            )
+            answer = process.ask(to_prepare(inputs, folder, f"{number}.npz"), PREPARE_S)
             process.pause()
             if "failed" in answer:
                 failed[number] = answer["failed"]
@@ -147,6 +139,19 @@ def distance(found: Sequence[Array], wanted: Sequence[Array], dtypes: Sequence[s
             apart = np.where(same, 0.0, np.abs(a - b))
         worst = max(worst, float(np.max(np.where(np.isnan(apart), np.inf, apart))) / largest)
     return worst
+
+
+def to_prepare(inputs: Mapping[str, Array], folder: Path, outputs: str) -> dict[str, Any]:
+    """Return the request that a contestant runs once; write the inputs, if it is the first one.
+
+    Args:
+        folder: for the inputs, and for the file of the outputs, `outputs`.
+    """
+    file = folder / "inputs.npz"
+    if not file.exists():
+        np.savez(file, *inputs.values())  # by position: names may be those of arguments, or paths
+    told = {"inputs": str(file), "names": list(inputs), "outputs": str(folder / outputs)}
+    return {"do": "prepare", **told}
 
 
 def command_of(entry: Entry, threads: int) -> list[str]:

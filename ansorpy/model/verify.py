@@ -21,7 +21,7 @@ from ansorpy.expr.dtypes import FLOATS, UNIT_ROUNDOFF
 from ansorpy.graph.graph import Array, Graph
 from ansorpy.graph.interp import run
 from ansorpy.measure.timing.turn_process import TurnProcess
-from ansorpy.model.race import PREPARE_S, Entry, command_of, distance
+from ansorpy.model.race import PREPARE_S, Entry, command_of, distance, to_prepare
 
 OWN_ERROR: Final = 4.0  # times the error of ONNX Runtime's optimiser that ours may be
 LEAST_BOUND: Final = 2e-5  # share of the largest element: rounding of float32 over a deep model
@@ -117,12 +117,7 @@ def outputs_of(entry: Entry, inputs: Mapping[str, Array], threads: int) -> list[
     """
     with tempfile.TemporaryDirectory(prefix="ansorpy-verify-") as name:
         folder = Path(name)
-        np.savez(folder / "inputs.npz", **dict(inputs))  # type: ignore[arg-type]
-        asked = {
-            "do": "prepare",
-            "inputs": str(folder / "inputs.npz"),
-            "outputs": str(folder / "outputs.npz"),
-        }
+        asked = to_prepare(inputs, folder, "outputs.npz")
         with (
             (folder / "log").open("wb") as log,
             TurnProcess(command_of(entry, threads), log) as one,

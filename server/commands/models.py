@@ -46,7 +46,7 @@ def run(
     Without --inputs the sample in the bundle is run, and its result is checked.
     Exit codes: 0 done, 2 wrong input, 3 the sample gave another result.
     """
-    import numpy as np
+    from ansorpy.artifact.npz import write_npz
 
     with wrong_input():
         model = opened(bundle, cores)
@@ -59,9 +59,10 @@ def run(
         named = dict(zip([one.name for one in model.outputs], results, strict=True))
         if outputs is not None:
             try:
-                np.savez(outputs, **named)
-            except OSError as error:
-                raise SpecError(f"cannot write {outputs} because of {error.strerror}") from error
+                write_npz(outputs, named)
+            except (OSError, ValueError) as error:
+                reason = f"of {error.strerror}" if isinstance(error, OSError) else str(error)
+                raise SpecError(f"cannot write {outputs} because {reason}") from error
     for name, array in named.items():
         typer.echo(f"{name}: {array.dtype}{list(array.shape)} {range_of(array)}")
     if inputs is None:
@@ -154,14 +155,13 @@ def arrays_of(model: "LoadedModel", inputs: Path | None) -> dict[str, Any]:
     Raises:
         SpecError: the file is unreadable, or lacks an input.
     """
-    import numpy as np
+    from ansorpy.artifact.npz import read_npz
 
     if inputs is None:
         return model.sample()
     try:
-        with np.load(inputs, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError) as error:
+        found = read_npz(inputs)
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it holds other data"
         raise SpecError(
             f"cannot read {inputs} because {reason}; expected an .npz file of numbers"

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.artifact import unbox
-from ansorpy.artifact.archive import STAMP
+from ansorpy.artifact.npz import STAMP
 from ansorpy.artifact.package import MANIFEST, box
 from ansorpy.frontends.tc.text import parse
 from tests.artifact.test_pack import MM, packed
