@@ -4,6 +4,9 @@ model_file.py   the entry: a file becomes a graph
 limits.py       a file is read in a child process first, with bounded memory and time
 onnx_file.py    a file or a model in memory: opset, inputs, weights, external data
 onnx_nodes.py   the nodes of a graph, of inlined functions and of branches that are taken
+onnx_functions.py  functions are inlined, or converted from another opset
+onnx_loops.py   loops with a known number of steps are written out
+onnx_empty.py   nodes with tensors without elements
 onnx_write.py   a graph becomes a model of ONNX
 onnx_run.py     a model file is run by the reference implementation of ONNX
 onnx_values.py  tensors, attributes and dtypes of ONNX as those of ansorpy

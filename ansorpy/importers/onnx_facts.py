@@ -36,6 +36,7 @@ def file_facts(path: Path) -> dict[str, Any]:
             f"cannot read {path} because it has no nodes and no outputs; expected an ONNX model"
         )
     weights = {one.name for one in graph.initializer}
+    weights |= {one.values.name for one in graph.sparse_initializer}
     inputs = [value for value in graph.input if value.name not in weights]
     operators: Counter[str] = Counter(node.op_type[:CHARACTERS] for node in graph.node)
     facts: dict[str, Any] = {}

@@ -7,18 +7,17 @@ from typing import Final
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import inliner
 
 from ansorpy.errors import GraphError
 from ansorpy.graph import Dim, Extent, Graph, Weight
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array
 from ansorpy.graph.remedies import shape_option
+from ansorpy.importers.onnx_functions import LocalFunctions, check_functions, inlined
 from ansorpy.importers.onnx_nodes import DOMAINS, MOST_DEPTH, MOST_NODES, NodeImporter
-from ansorpy.importers.onnx_values import dtype_of
+from ansorpy.importers.onnx_values import KEPT_VALUES, dense, dtype_of
 
 OPSET: Final = 23  # operators are defined for this version of ONNX's operator set
-KEPT_VALUES: Final = 1024  # elements; larger weights do not go through the version converter
 LARGEST_EXTENT: Final = 1 << 31  # largest value of a symbolic extent
 
 Bindings = Mapping[str, float]
@@ -68,12 +67,15 @@ def graph_of_model(
         GraphError: a node cannot be compiled.
     """
     bind, shapes = bind or {}, shapes or {}
+    functions = LocalFunctions(_at_opset, _opset)
     if model.functions:
-        _check_functions(model)
-        model = inliner.inline_local_functions(model)
+        check_functions(model, MOST_NODES, MOST_DEPTH)
+        model, functions = inlined(model, functions)
+    if model.graph.sparse_initializer:
+        model = _dense(model, folder)
     model, tensors = _at_opset(model)
     builder = GraphBuilder(name, hosted)
-    nodes = NodeImporter(builder, _opset(model), folder)
+    nodes = NodeImporter(builder, _opset(model), folder, functions)
     scope: dict[str, str] = {}
     given = {tensor.name for tensor in tensors}
     values = [value for value in model.graph.input if value.name not in given]
@@ -82,7 +84,7 @@ def graph_of_model(
         scope[value.name] = (
             builder.constant(value.name, constants[value.name])
             if constants and value.name in constants
-            else _input(builder, value, bind, shapes)
+            else nodes.given(_input(builder, value, bind, shapes))
         )
     nodes.weights(tensors, scope)
     for key, weight in (weights or {}).items():
@@ -100,39 +102,16 @@ def graph_of_model(
     return builder.graph()
 
 
-def _check_functions(model: onnx.ModelProto) -> None:
-    """Refuse functions that call themselves, or whose bodies multiply."""
-    bodies = {(one.domain, one.name): one for one in model.functions}
-    sizes: dict[tuple[str, str], int] = {}
-    entered: set[tuple[str, str]] = set()
-
-    def size(nodes: Sequence[onnx.NodeProto]) -> int:
-        total = len(nodes)
-        for node in nodes:
-            key = (node.domain, node.op_type)
-            if key not in bodies:
-                continue
-            if key in entered or len(entered) > MOST_DEPTH:
-                raise GraphError(
-                    f"cannot import function {node.op_type[:80]!r} because functions call it from"
-                    f" its own body or {MOST_DEPTH} deep; expected no recursion"
-                )
-            if key not in sizes:
-                entered.add(key)
-                sizes[key] = size(bodies[key].node)
-                entered.remove(key)
-            total += sizes[key]
-        if total > MOST_NODES:
-            raise GraphError(
-                f"cannot import the functions of the model because their bodies are {total} nodes;"
-                f" expected at most {MOST_NODES}"
-            )
-        return total
-
-    size(model.graph.node)
+def _dense(model: onnx.ModelProto, folder: Path | None) -> onnx.ModelProto:
+    """Return a model whose sparse initializers are dense."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    made.graph.initializer.extend(dense(one, folder) for one in model.graph.sparse_initializer)
+    del made.graph.sparse_initializer[:]
+    return made
 
 
-def _opset(model: onnx.ModelProto) -> int:
+def _opset(model: onnx.ModelProto | onnx.FunctionProto) -> int:
     for one in model.opset_import:
         if one.domain in DOMAINS:
             return int(one.version)
@@ -244,7 +223,6 @@ def _extent(extent: Extent, bind: Bindings, place: str) -> Extent:
     found = bind.get(extent.name, extent) if isinstance(extent, Dim) else extent
     if isinstance(found, Dim):
         return found
-    least = 1 if isinstance(extent, Dim) else 0
-    if int(found) != found or not least <= found <= LARGEST_EXTENT:
-        raise GraphError(f"cannot use extent {found} of {place}; expected a whole number from 1 on")
+    if int(found) != found or not 0 <= found <= LARGEST_EXTENT:
+        raise GraphError(f"cannot use extent {found} of {place}; expected a whole number from 0 on")
     return int(found)

@@ -5,25 +5,33 @@ is one. Names are data: they never reach generated source.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import onnx
 
-from ansorpy.errors import GraphError
+from ansorpy.errors import GraphError, SpecError
 from ansorpy.graph.builder import GraphBuilder
-from ansorpy.graph.graph import Attribute, Weight
+from ansorpy.graph.graph import RESERVED, Attribute, Dim, Weight
 from ansorpy.graph.operator import OPERATORS
 from ansorpy.graph.remedies import bind_option
-from ansorpy.importers.onnx_values import CODES, attributes_of, weight_of
+from ansorpy.importers.onnx_empty import empty, without_elements
+from ansorpy.importers.onnx_functions import LocalFunctions, bound, key_of
+from ansorpy.importers.onnx_loops import Scope, loop, scan
+from ansorpy.importers.onnx_values import (
+    CODES,
+    KEPT_VALUES,
+    attributes_of,
+    dense,
+    tensor_of,
+    weight_of,
+)
 
 DOMAINS: Final = ("", "ai.onnx")
 MOST_DEPTH: Final = 16  # functions and branches inside one another
-MOST_STEPS: Final = 64  # steps of a loop that is written out
 MOST_NODES: Final = 100_000  # nodes after functions are replaced by their bodies
-
-Scope = dict[str, str]  # the name of a value in ONNX -> its name in the graph
 
 
 class NodeImporter:
@@ -31,22 +39,27 @@ class NodeImporter:
 
     Args:
         folder: the folder of the model, which alone may hold external data.
+        functions: those of the model that are not inlined.
     """
 
-    def __init__(self, builder: GraphBuilder, opset: int, folder: Path | None) -> None:
+    def __init__(
+        self, builder: GraphBuilder, opset: int, folder: Path | None, functions: LocalFunctions
+    ) -> None:
         self.builder, self.opset, self.folder = builder, opset, folder
+        self.functions = functions
         self._count = 0
         self._special: Mapping[str, Callable[[onnx.NodeProto, Scope, str, int], None]] = {
+            "Loop": partial(loop, self), "Scan": partial(scan, self),
             "Constant": self._constant, "Identity": self._identity, "Dropout": self._dropout,
             "If": self._if, "CastLike": self._cast_like, "Split": self._split,
-            "Scan": self._scan, "OptionalHasElement": self._has_element,
+            "OptionalHasElement": self._has_element,
             "OptionalGetElement": self._identity,
         }  # fmt: skip
 
     def fresh(self, name: str) -> str:
         """Return a name that no value has, as near to `name` as can be."""
         found, number = name or "value", 1
-        while found in self.builder.values:
+        while found in self.builder.values or found == RESERVED:
             found, number = f"{name}:{number}", number + 1
         return found
 
@@ -59,6 +72,11 @@ class NodeImporter:
         for tensor in tensors:
             weight = weight_of(tensor, self.folder, f"initializer {tensor.name[:80]!r}")
             self._define(tensor.name, weight, scope)
+
+    def initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
+        """Add the initializers of a body, sparse ones too; errors as `weights`."""
+        sparse = (dense(one, self.folder) for one in graph.sparse_initializer)
+        self.weights([*graph.initializer, *sparse], scope)
 
     def nodes(
         self, nodes: Sequence[onnx.NodeProto], scope: Scope, within: str = "", depth: int = 0
@@ -93,6 +111,9 @@ class NodeImporter:
                     f"cannot import {place} because value {twice[0][:80]!r} is defined twice;"
                     " expected a name for each value"
                 )
+            if node in self.functions:
+                self._call(node, scope, label, depth)
+                continue
             if node.domain not in DOMAINS:
                 raise GraphError(
                     f"cannot import {place} because its domain is {node.domain[:80]!r};"
@@ -110,8 +131,65 @@ class NodeImporter:
             inputs = [scope[name] if name else "" for name in node.input]
             while inputs and not inputs[-1]:
                 inputs.pop()
-            self.builder.add(node.op_type, inputs, outputs, attrs, label)
-            scope |= {name: made for name, made in zip(node.output, outputs, strict=True) if name}
+            try:
+                self.builder.add(node.op_type, inputs, outputs, attrs, label)
+            except SpecError:
+                made = without_elements(self.builder, node, inputs, outputs, self.opset)
+                if made is None:
+                    raise
+                outputs = made
+            scope |= {
+                name: self.given(made)
+                for name, made in zip(node.output, outputs, strict=True) if name
+            }  # fmt: skip
+
+    def given(self, name: str) -> str:
+        """Return the name of a value, or of the constant that it is: it may have no elements."""
+        value = self.builder.values[name]
+        known = all(isinstance(extent, int) for extent in value.shape)
+        if name in self.builder.weights or 0 not in value.shape or not known:
+            return name
+        return self.builder.constant(self.fresh(name), *empty(value.fixed_shape, value.dtype))
+
+    def _call(self, node: onnx.NodeProto, scope: Scope, label: str, depth: int) -> None:
+        """Add the nodes of a function, at its own opset."""
+        formals = self.functions.bodies[key_of(node)]
+        given = {
+            formal: scope[name]
+            for formal, name in zip(formals.input, node.input, strict=False) if name
+        }  # fmt: skip
+        model, tensors = self.functions.body(node, [self._known(*one) for one in given.items()])
+        local: Scope = dict(given)
+        self.weights((one for one in tensors if one.name not in given), local)
+        before, self.opset = self.opset, self.functions.opset_of(model)
+        self.nodes(model.graph.node, local, label or node.op_type, depth + 1)
+        self.opset = before
+        self.returned(formals.output, local, node, scope)
+
+    def _known(self, formal: str, name: str) -> onnx.ValueInfoProto | onnx.TensorProto:
+        """Return the type of a value under another name, or a small constant."""
+        value, weight = self.builder.values[name], self.builder.weights.get(name)
+        if weight is not None and weight.load is not None and weight.elements <= KEPT_VALUES:
+            return tensor_of(formal, weight)
+        shape = [one.name if isinstance(one, Dim) else one for one in value.shape]
+        return onnx.helper.make_tensor_value_info(formal, CODES[value.dtype], shape)
+
+    def returned(
+        self, results: Sequence[str], local: Scope, node: onnx.NodeProto, scope: Scope
+    ) -> None:
+        """Let the outputs of a node be values of a body.
+
+        Raises:
+            GraphError: the body does not define one.
+        """
+        for result, name in zip(results, node.output, strict=False):
+            if name:
+                if result not in local:
+                    raise GraphError(
+                        f"cannot import {_place(node, node.name)} because output {result[:80]!r} of"
+                        " its body is not defined; expected a value of the body"
+                    )
+                scope[name] = local[result]
 
     def _by_body(
         self, node: onnx.NodeProto, scope: Scope, label: str, place: str, depth: int
@@ -129,12 +207,10 @@ class NodeImporter:
             **{one.name: one for one in body.attribute_proto},
             **{one.name: one for one in node.attribute},
         }  # fmt: skip
-        inner = [_bound(one, attrs) for one in body.node]
+        inner = [bound(one, attrs) for one in body.node]
         local: Scope = dict(given)
         self.nodes(inner, local, label or node.op_type, depth + 1)
-        for formal, name in zip(body.output, node.output, strict=False):
-            if name:
-                scope[name] = local[formal]
+        self.returned(body.output, local, node, scope)
         return True
 
     def _body(self, node: onnx.NodeProto, scope: Scope) -> onnx.FunctionProto | None:
@@ -166,8 +242,9 @@ class NodeImporter:
     def _constant(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
         for one in node.attribute:
             match one.name:
-                case "value":
-                    self._define(node.output[0], weight_of(one.t, self.folder, place), scope)
+                case "value" | "sparse_value":
+                    tensor = dense(one.sparse_tensor, self.folder) if "sp" in one.name else one.t
+                    self._define(node.output[0], weight_of(tensor, self.folder, place), scope)
                 case "value_float" | "value_floats":
                     values = one.f if one.name == "value_float" else list(one.floats)
                     self._define(node.output[0], Weight.of(np.array(values, np.float32)), scope)
@@ -177,7 +254,7 @@ class NodeImporter:
                 case _:
                     raise GraphError(
                         f"cannot import {place} because attribute {one.name[:80]!r} is not"
-                        " supported; expected value, value_float(s) or value_int(s)"
+                        " supported; expected value, sparse_value, value_float(s) or value_int(s)"
                     )
 
     def _identity(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
@@ -199,9 +276,8 @@ class NodeImporter:
 
     def _cast_like(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
         dtype = self.builder.values[scope[node.input[1]]].dtype
-        name = self.fresh(node.output[0])
-        self.builder.add("Cast", [scope[node.input[0]]], [name], {"to": dtype}, node.name)
-        scope[node.output[0]] = name
+        read, name = [scope[node.input[0]]], node.output[0]
+        scope[name] = self._add("Cast", read, name, {"to": dtype}, node.name)
 
     def _has_element(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
         there = bool(node.input) and bool(node.input[0])
@@ -213,56 +289,34 @@ class NodeImporter:
         inputs = [scope[name] for name in node.input if name]
         outputs = [self.fresh(name) for name in node.output]
         scope |= dict(zip(node.output, outputs, strict=True))
+        value, axis = self.builder.values[inputs[0]], attrs.get("axis", 0)
+        shape = list(value.fixed_shape)
         weight = self.builder.weights.get(inputs[1]) if len(inputs) > 1 else None
-        if weight is not None and weight.load is not None and not weight.array.all():
-            value, axis = self.builder.values[inputs[0]], attrs.get("axis", 0)
-            shape = list(value.fixed_shape)
-            for name, part in zip(outputs, weight.array, strict=False):
-                if not part and isinstance(axis, int):
-                    shape[axis] = 0
-                    self.builder.constant(name, np.empty(shape, value.dtype), value.dtype)
-            outputs = [name for name, part in zip(outputs, weight.array, strict=False) if part]
-            sizes = self.fresh(f"{node.output[0]}.sizes")
-            inputs[1] = self.builder.constant(sizes, weight.array[weight.array != 0])
-        self.builder.add("Split", inputs, outputs, attrs, node.name)
+        sizes: list[int] = []
+        if weight is not None and weight.load is not None:
+            sizes = weight.array.reshape(-1).tolist()
+        elif isinstance(axis, int) and -len(shape) <= axis < len(shape) and len(inputs) == 1:
+            count = len(outputs)
+            part = -(-shape[axis] // count)  # the last parts may be smaller, or empty
+            if attrs.get("num_outputs", count) == count and "split" not in attrs:
+                sizes = [max(0, min(part, shape[axis] - part * n)) for n in range(count)]
+        if isinstance(axis, int) and sizes and (0 in sizes or 0 in shape):
+            parts = list(zip(outputs, sizes, strict=False))
+            for name, part in parts:
+                facts = (*shape[:axis], part, *shape[axis % len(shape) + 1 :])
+                if 0 in facts:
+                    self.builder.constant(name, *empty(facts, value.dtype))
+            parts = [(name, part) for name, part in parts if name not in self.builder.values]
+            outputs = [name for name, _ in parts]
+            lengths = np.array([part for _, part in parts], np.int64)
+            inputs[1:] = [self.builder.constant(self.fresh(f"{node.output[0]}.sizes"), lengths)]
+        if outputs:
+            self.builder.add("Split", inputs, outputs, attrs, node.name)
 
-    def _scan(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
-        """Add the body of a loop over sequences once per step."""
-        attrs = {one.name: one for one in node.attribute}
-        body, count = attrs["body"].g, int(attrs["num_scan_inputs"].i)
-        states = len(node.input) - count
-        unusual = [
-            name for name, one in attrs.items()
-            if name not in ("body", "num_scan_inputs") and any(one.ints)
-        ]  # fmt: skip
-        sequences = [scope[name] for name in node.input[states:]]
-        steps = self.builder.values[sequences[0]].fixed_shape[0] if sequences else 0
-        if unusual or not 0 < steps <= MOST_STEPS or states < 0:
-            raise GraphError(
-                f"cannot import {place} because it has {steps} steps, and attributes {unusual};"
-                f" expected 1 to {MOST_STEPS} steps along the first axes"
-            )
-        state = [scope[name] for name in node.input[:states]]
-        made: list[list[str]] = [[] for _ in body.output[states:]]
-        for step in range(steps):
-            at = self.builder.constant(self.fresh(f"{node.name}.{step}"), np.array(step))
-            rows = [self._add("Gather", [name, at], name, {"axis": 0}) for name in sequences]
-            local = {**scope, **{one.name: name for one, name in zip(
-                body.input, [*state, *rows], strict=True)}}  # fmt: skip
-            self.weights(body.initializer, local)
-            self.nodes(body.node, local, f"{node.name}.{step}", depth + 1)
-            ends = [local[one.name] for one in body.output]
-            state = ends[:states]
-            for found, name in zip(made, ends[states:], strict=True):
-                axis = self.builder.constant(self.fresh(f"{name}.axis"), np.array([0]))
-                found.append(self._add("Unsqueeze", [name, axis], name, {}))
-        rows = [self._add("Concat", found, "rows", {"axis": 0}) for found in made]
-        for name, value in zip(node.output, [*state, *rows], strict=False):
-            if name:
-                scope[name] = value
-
-    def _add(self, op: str, inputs: list[str], name: str, attrs: Mapping[str, Attribute]) -> str:
-        return self.builder.add(op, inputs, [self.fresh(name)], attrs)[0]
+    def _add(
+        self, op: str, inputs: list[str], name: str, attrs: Mapping[str, Attribute], label: str = ""
+    ) -> str:
+        return self.builder.add(op, inputs, [self.fresh(name)], attrs, label)[0]
 
     def _if(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
         """Add the branch that a known condition takes."""
@@ -280,33 +334,11 @@ class NodeImporter:
         if branch is None:
             raise GraphError(f"cannot import {place} because {taken} is absent; expected a graph")
         local = dict(scope)
-        self.weights(branch.initializer, local)
+        self.initializers(branch, local)
         self.nodes(branch.node, local, node.name, depth + 1)
-        for output, name in zip(branch.output, node.output, strict=False):
-            if name:
-                if output.name not in local:
-                    raise GraphError(
-                        f"cannot import {place} because output {output.name[:80]!r} of {taken} is"
-                        " not defined; expected a value of the branch"
-                    )
-                scope[name] = local[output.name]
+        self.returned([one.name for one in branch.output], local, node, scope)
 
 
 def _place(node: onnx.NodeProto, label: str) -> str:
     shown = label or next(iter(node.output), "")
     return f"node {shown[:80]!r} ({node.op_type[:80]})"
-
-
-def _bound(node: onnx.NodeProto, attrs: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
-    """Return a node of a function's body with the attributes of the call in place."""
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
-    for one in node.attribute:
-        if not one.ref_attr_name:
-            made.attribute.add().CopyFrom(one)
-        elif one.ref_attr_name in attrs:
-            bound = made.attribute.add()
-            bound.CopyFrom(attrs[one.ref_attr_name])
-            bound.name = one.name
-    return made

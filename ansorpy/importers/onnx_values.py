@@ -1,6 +1,6 @@
 """Tensors, attributes and dtypes of ONNX as those of ansorpy."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,8 @@ KINDS: Final[Mapping[int, str]] = {
 CODES: Final[Mapping[str, int]] = {name: code for code, name in KINDS.items()}
 DTYPE_ATTRIBUTES: Final = ("to", "dtype", "output_dtype")  # integers that name a dtype
 MOST_PARTS: Final = 1 << 16  # numbers, texts or characters of an attribute
+KEPT_VALUES: Final = 1024  # elements; larger weights do not go through the version converter
+LARGEST_DENSE: Final = 1 << 30  # bytes; a sparse tensor of some bytes must not fill the memory
 LARGEST_TENSOR: Final = 1 << 34  # bytes; larger tensors do not occur in models for one machine
 
 
@@ -60,6 +62,43 @@ def weight_of(tensor: onnx.TensorProto, folder: Path | None, place: str) -> Weig
             f" expected extents from 0 on and at most {LARGEST_TENSOR} bytes"
         )
     return Weight.of(_values(tensor, shape, dtype, folder, place), dtype)
+
+
+def dense(sparse: onnx.SparseTensorProto, folder: Path | None) -> onnx.TensorProto:
+    """Return a sparse tensor as a dense one of the same name.
+
+    Raises:
+        GraphError: it is damaged, or too large to be written out.
+    """
+    place = f"sparse tensor {sparse.values.name[:80]!r}"
+    values = weight_of(sparse.values, folder, f"the values of {place}")
+    at = weight_of(sparse.indices, folder, f"the indices of {place}")
+    shape, count = tuple(sparse.dims), values.elements
+    size_bytes = prod(shape) * SIZE_BYTES[values.dtype]
+    if not shape or min(shape) < 1 or size_bytes > LARGEST_DENSE:
+        raise GraphError(
+            f"cannot import {place} because its shape is {list(shape)[:16]};"
+            f" expected extents from 1 on and at most {LARGEST_DENSE} bytes"
+        )
+    extents: Sequence[int] = (prod(shape),) if at.shape == (count,) else shape
+    fits = at.elements == count * len(extents)
+    rows = at.array.reshape(count, len(extents)) if fits else None
+    if at.dtype != "int64" or rows is None or np.any((rows < 0) | (rows >= np.array(extents))):
+        raise GraphError(
+            f"cannot import {place} because its indices are {at.dtype}{list(at.shape)[:16]}, or"
+            f" lie outside of {list(shape)[:16]}; expected int64, one for each of {count} values"
+        )
+    array = np.zeros(prod(shape), values.array.dtype)
+    array[np.ravel_multi_index(tuple(rows.T), tuple(extents))] = values.array.reshape(-1)
+    return tensor_of(sparse.values.name, Weight.of(array.reshape(shape), values.dtype))
+
+
+def tensor_of(name: str, weight: Weight) -> onnx.TensorProto:
+    """Return a constant as a tensor of ONNX."""
+    little = weight.array.astype(weight.array.dtype.newbyteorder("<"), copy=False)
+    return onnx.TensorProto(
+        name=name, data_type=CODES[weight.dtype], dims=weight.shape, raw_data=little.tobytes()
+    )
 
 
 def _values(

@@ -1,6 +1,5 @@
 """A graph becomes a model of ONNX, opset 23."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,9 +10,9 @@ import onnx
 
 from ansorpy.errors import GraphError
 from ansorpy.graph import Graph, Node, Weight
-from ansorpy.graph.graph import Array, Attribute, Dim, ValueInfo
+from ansorpy.graph.graph import Attribute, Dim, ValueInfo
 from ansorpy.importers.onnx_file import OPSET
-from ansorpy.importers.onnx_values import CODES, DTYPE_ATTRIBUTES
+from ansorpy.importers.onnx_values import CODES, DTYPE_ATTRIBUTES, tensor_of
 
 IR_VERSION: Final = 10  # the version of the file format that opset 23 came with is 11; 10 suffices
 LARGEST_FILE: Final = (1 << 31) - (1 << 20)  # bytes; protobuf has messages below 2 GiB
@@ -74,7 +73,7 @@ class _Writer:
         """Return the model; `_named` first, because nodes write the names of outputs."""
         self._named()
         for name, weight in self.graph.weights.items():
-            self.made.initializer.append(_tensor(self.names[name], weight))
+            self.made.initializer.append(tensor_of(self.names[name], weight))
         for node in self.graph.nodes:
             self._node(node)
         for value, output in self._copies:
@@ -170,7 +169,7 @@ class _Writer:
         """Add a constant of one number and return its name."""
         name = self._fresh(like)
         array = np.array(value, "float32" if dtype == "bfloat16" else dtype)
-        self.made.initializer.append(_tensor(name, Weight.of(array)))
+        self.made.initializer.append(tensor_of(name, Weight.of(array)))
         return name
 
     def _constant(self, value: Attribute, name: str, node: Node) -> str:
@@ -179,7 +178,7 @@ class _Writer:
             "int64"
         )  # fmt: skip
         made = self._fresh(node.outputs[0])
-        self.made.initializer.append(_tensor(made, Weight.of(np.array(value, dtype))))
+        self.made.initializer.append(tensor_of(made, Weight.of(np.array(value, dtype))))
         return made
 
 
@@ -219,12 +218,3 @@ def _attribute(name: str, value: Attribute, schema: Any) -> onnx.AttributeProto:
 def _info(name: str, value: ValueInfo) -> onnx.ValueInfoProto:
     shape = [extent.name if isinstance(extent, Dim) else extent for extent in value.shape]
     return onnx.helper.make_tensor_value_info(name, CODES[value.dtype], shape)
-
-
-def _tensor(name: str, weight: Weight) -> onnx.TensorProto:
-    array: Array = weight.array
-    little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-    made = onnx.TensorProto(name=name, data_type=CODES[weight.dtype], raw_data=little.tobytes())
-    made.dims.extend(weight.shape)
-    assert len(made.raw_data) == math.prod(weight.shape) * array.dtype.itemsize
-    return made

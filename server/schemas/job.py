@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from ansorpy.model.options import model_definitions
 from ansorpy.server.schemas.base import DIGEST_PATTERN, Digest, Whole, Wire
 from ansorpy.server.schemas.explain import ForecastReply
-from ansorpy.server.schemas.model import Bindings
+from ansorpy.server.schemas.model import Bindings, Extents
 from ansorpy.server.schemas.options import BudgetFields, OptionFields
 from ansorpy.target import MAX_NAME
 from ansorpy.tuner.option import definitions
@@ -29,9 +29,7 @@ RULES: Final = {
     "graph_extents": "the extents of a graph are numbers",
 }
 
-Extent = Annotated[int, Whole, Field(ge=1, le=2**31 - 1)]
 InputName = Annotated[str, Field(min_length=1, max_length=256)]
-Shape = Annotated[list[Extent], Field(max_length=16)]
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 TaskStage = Literal["waiting", "answered", "searching", "done"]
 How = Literal["created", "repeated", "coalesced", "answered"]
@@ -67,7 +65,7 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
         description="Values of the symbols of `text`, positive integers; or of symbolic extents and"
         " scalar inputs of `model`.",
     )
-    shapes: Annotated[dict[InputName, Shape], Field(max_length=64)] = Field(
+    shapes: Annotated[dict[InputName, Extents], Field(max_length=64)] = Field(
         default_factory=dict, description="Shapes of inputs of `model`, by name."
     )
     budget: Budget = Field(default_factory=Budget)

@@ -74,7 +74,7 @@ def test_a_symbolic_extent_that_is_left_over_is_refused_with_its_node() -> None:
     ("bind", "shapes", "text"),
     [
         ({"m": 1}, {}, "--bind m because the model has no such input or extent; expected.* n"),
-        ({"n": 0}, {}, "extent 0 of input 'x'; expected a whole number"),
+        ({"n": -1}, {}, "extent -1 of input 'x'; expected a whole number from 0 on"),
         ({}, {"z": (2, 3)}, "--shape z"),
         ({}, {"x": (2, 4)}, r"shape \[2, 4\] because it is declared otherwise"),
     ],

@@ -163,7 +163,7 @@ def test_an_unknown_model_and_that_of_another_tenant_are_not_found(
     [
         {"text": "def f(float(4) A) -> (B) { B(i) = A(i) }"},
         {"weights": {"mm": 2.0}},
-        {"shapes": {"x": [0]}},
+        {"shapes": {"x": [-1]}},
         {"budget": {"trials_per_task": 0}},
     ],
 )
@@ -263,7 +263,7 @@ def test_a_model_that_needs_no_kernel_is_tuned_by_the_engine(
     bundle = running.client.get(f"/v1/bundles/{job['model']['bundle']['sha256']}")
     (tmp_path / "same.zip").write_bytes(bundle.content)
     with load_model(tmp_path / "same.zip") as model:
-        np.testing.assert_array_equal(model(np.float32([1, 2])), [1, 2])
+        np.testing.assert_array_equal(model(np.array([1, 2], np.float32)), [1, 2])
 
 
 def test_a_job_of_a_model_tells_its_forecast_and_the_suspects_of_its_tasks(

@@ -14,13 +14,13 @@ MOST_ELEMENTS: Final = 1 << 28  # elements of a constant made from a shape: 1 Gi
 
 @value_operator("Shape", "start", "end")
 def _shape(on: Operands) -> Array:
-    shape = on.tensor(0).shape
+    shape = on.shape(0)
     return np.array(shape[on.attribute("start", 0) : on.attribute("end")], np.int64)
 
 
 @value_operator("Size")
 def _size(on: Operands) -> Array:
-    return np.array(np.prod(on.tensor(0).shape, dtype=np.int64))
+    return np.array(np.prod(on.shape(0), dtype=np.int64))
 
 
 @value_operator("ConstantOfShape", "value", "value_dtype")
