@@ -13,10 +13,12 @@ HEAD = """# Operators of ONNX
 Made from the table of operators in `ansorpy/graph/` by `tests/graph/test_operators_page.py`; do not
 edit by hand (`pytest tests/graph/test_operators_page.py --update-golden`).
 
-A model is brought to opset 23. `Constant`, `Identity`, `Dropout`, `CastLike`, `Optional*` and an
-`If` with a known condition go away when the model is read; an operator that is not listed here is
-the function body that ONNX gives for it, if there is one. Any other operator is refused by the name
-of its node. `python -m benchmarks.models.node_tests` runs ONNX's own node tests.
+A model is brought to opset 23, each of its functions by itself. `Constant`, `Identity`, `Dropout`,
+`CastLike`, `Optional*` and an `If` with a known condition go away when the model is read; a `Loop`
+or `Scan` with a known number of steps, at most 64, is written out. Values without elements are
+constants, sparse tensors are made dense. An operator that is not listed here is the function body
+that ONNX gives for it, if there is one. Any other operator is refused by the name of its node.
+`python -m benchmarks.models.node_tests` runs ONNX's own node tests.
 
 - kernel: a composition of operators of `ansorpy.topi`; a view is a kernel only inside of a group.
 - constant: it follows from shapes and known values when the model is read.

@@ -1,5 +1,6 @@
-"""Boxes of detectors: non-maximum suppression."""
+"""Boxes of detectors: non-maximum suppression, and the features of regions."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -53,3 +54,72 @@ def _non_max_suppression(on: Operands) -> Sequence[Facts]:
     if len(boxes) != 3 or len(scores) != 3 or boxes[-1] != 4:
         on.refuse(f"boxes are {list(boxes)}, scores {list(scores)}", "[n, boxes, 4], [n, c, boxes]")
     return [((Dim("selected", 0, int(np.prod(scores))), 3), "int64")]
+
+
+def roi_align(
+    reads: Sequence[Array], mode: str = "avg", output_height: int = 1, output_width: int = 1,
+    sampling_ratio: int = 0, spatial_scale: float = 1.0,
+    coordinate_transformation_mode: str = "half_pixel", absent: Sequence[int] = (),
+) -> tuple[Array]:  # fmt: skip
+    """Return the mean or the maximum of bilinear samples in the cells of each region.
+
+    A sample counts as 0 if it lies more than one element outside. The maximum is that of the
+    weighted neighbours of all samples, as in ONNX's reference and in ONNX Runtime.
+    """
+    x, rois, batches = reads
+    kind = x.dtype
+    wide = np.float32 if kind == np.float16 else kind.type
+    half = coordinate_transformation_mode == "half_pixel"
+    corners = rois.astype(wide) * wide(spatial_scale) - wide(0.5 if half else 0)
+    found = np.zeros((len(rois), x.shape[1], output_height, output_width), wide)
+    for n, (x0, y0, x1, y1) in enumerate(corners):
+        tables = []
+        for first, last, cells, extent in (
+            (y0, y1, output_height, x.shape[2]), (x0, x1, output_width, x.shape[3]),
+        ):  # fmt: skip
+            length = last - first if half else max(last - first, wide(1))
+            step = length / wide(cells)
+            count = sampling_ratio if sampling_ratio > 0 else max(0, math.ceil(step))
+            within = (np.arange(count, dtype=wide) + wide(0.5)) * step / wide(max(count, 1))
+            at = first + np.arange(cells, dtype=wide)[:, None] * step + within
+            inside = (at >= -1) & (at <= extent)
+            at = np.clip(at, 0, extent - 1)
+            low = at.astype(np.int64)
+            high = np.minimum(low + 1, extent - 1)
+            ratio = at - low
+            tables.append(((low, (1 - ratio) * inside), (high, ratio * inside)))
+        data = x[int(batches[n])].astype(wide)
+        rows, columns = tables
+        samples = rows[0][0].shape[1] * columns[0][0].shape[1]
+        if mode == "avg":
+            spread = []  # weights of the elements of an axis, summed over the samples of a cell
+            for taps, extent in ((rows, x.shape[2]), (columns, x.shape[3])):
+                weights = np.zeros((taps[0][0].shape[0], extent), wide)
+                for places, parts in taps:
+                    np.add.at(weights, (np.arange(len(weights))[:, None], places), parts)
+                spread.append(weights)
+            found[n] = spread[0] @ data @ spread[1].T / wide(max(samples, 1))
+        elif samples:
+            best = np.full((), -np.inf, wide)
+            for row, row_part in rows:
+                for column, column_part in columns:
+                    taken = data[:, row[:, :, None, None], column]
+                    best = np.maximum(best, taken * (row_part[:, :, None, None] * column_part))
+            found[n] = best.max((2, 4))
+    return (found.astype(kind),)
+
+
+@hosted(
+    "RoiAlign", roi_align, "mode", "output_height", "output_width", "sampling_ratio",
+    "spatial_scale", "coordinate_transformation_mode",
+)  # fmt: skip
+def _roi_align(on: Operands) -> Sequence[Facts]:
+    x, rois, mode = on.shape(0), on.shape(1), on.attribute("mode", "avg")
+    height, width = on.attribute("output_height", 1), on.attribute("output_width", 1)
+    if len(x) != 4 or len(rois) != 2 or rois[1] != 4 or on.shape(2) != rois[:1]:
+        on.refuse(f"its inputs are {list(x)} and {list(rois)}", "[n, c, h, w], [r, 4] and [r]")
+    if on.dtype(0) not in ("float16", "float32", "float64") or mode not in ("avg", "max"):
+        on.refuse(f"it has {on.dtype(0)} and mode {mode!r}", "float16 to float64, and avg or max")
+    if min(height, width) < 1:
+        on.refuse(f"its output is {height} x {width}", "1 x 1 or more")
+    return [((rois[0], x[1], height, width), on.dtype(0))]

@@ -1,5 +1,7 @@
 """Matrix products."""
 
+from collections.abc import Mapping
+
 from ansorpy import te, topi
 from ansorpy.graph.operator import Operands, operator
 from ansorpy.te.tensor import Tensor
@@ -71,7 +73,26 @@ def _einsum(on: Operands) -> Tensor:
                 sorted(c for c in set(text) - set(letters) if text.count(c) == 1)
             )
         arrow, right = "->", right.replace("...", letters)
+    if [len(x.shape) for x in tensors] == [len(term) for term in terms]:
+        widest: dict[str, int] = {}
+        for x, term in zip(tensors, terms, strict=True):
+            for letter, extent in zip(term, x.shape, strict=True):
+                widest[letter] = max(extent, widest.get(letter, 1))
+        pairs = [_narrowed(x, term, widest) for x, term in zip(tensors, terms, strict=True)]
+        tensors, terms = [x for x, _ in pairs], [term for _, term in pairs]
     return te.einsum(",".join(terms) + arrow + right, *tensors)
+
+
+def _narrowed(x: Tensor, term: str, widest: Mapping[str, int]) -> tuple[Tensor, str]:
+    """Return an operand and its term without the axes along which it is repeated."""
+    repeated = [
+        n for n, letter in enumerate(term)
+        if x.shape[n] == 1 < widest[letter] and term.count(letter) == 1
+    ]  # fmt: skip
+    if not repeated:
+        return x, term
+    kept = "".join(letter for n, letter in enumerate(term) if n not in repeated)
+    return topi.squeeze(x, repeated), kept
 
 
 def _factor(value: float) -> float | int:

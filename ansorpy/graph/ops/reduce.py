@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ansorpy import topi
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.operator import Operands, operator
@@ -52,7 +54,18 @@ def _norm(x: Tensor, axes: Any, *, keepdims: bool) -> Tensor:
 
 
 def _log_sum(x: Tensor, axes: Any, *, keepdims: bool) -> Tensor:
-    return topi.log(topi.sum(x, axes, keepdims=keepdims))
+    if x.dtype in FLOATS:
+        return topi.log(topi.sum(x, axes, keepdims=keepdims))
+    total = topi.sum(topi.cast(x, "float64"), axes, keepdims=keepdims)
+    some = topi.greater(total, 0.0)
+    found = topi.cast(topi.log(topi.where(some, total, 1.0)), x.dtype)
+    return topi.where(some, found, np.iinfo(x.dtype).min)  # no integer is minus infinity
+
+
+def _log_sum_exp(x: Tensor, axes: Any, *, keepdims: bool) -> Tensor:
+    if x.dtype in FLOATS:
+        return topi.logsumexp(x, axes, keepdims=keepdims)
+    return topi.cast(topi.logsumexp(topi.cast(x, "float64"), axes, keepdims=keepdims), x.dtype)
 
 
 _reduction("ReduceSum", topi.sum)
@@ -64,7 +77,7 @@ _reduction("ReduceL1", topi.sum, topi.abs)
 _reduction("ReduceL2", _norm)
 _reduction("ReduceSumSquare", topi.sum, topi.square)
 _reduction("ReduceLogSum", _log_sum)
-_reduction("ReduceLogSumExp", topi.logsumexp)
+_reduction("ReduceLogSumExp", _log_sum_exp)
 
 
 def _index(name: str, fn: Reducer) -> None:

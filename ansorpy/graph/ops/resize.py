@@ -43,6 +43,8 @@ class ResizedAxis:
                 return middle if new > 1 else 0.0
             case "align_corners":
                 return i * (old - 1) / (new - 1) if new > 1 else 0.0
+            case "tf_half_pixel_for_nn":  # opsets 11 and 12 alone have it
+                return (i + 0.5) / scale
             case "asymmetric":
                 return i / scale
             case _:  # tf_crop_and_resize
@@ -55,7 +57,7 @@ class ResizedAxis:
 LARGEST_EXTENT: Final = 1 << 16  # elements of a resized axis: images are smaller
 MODES: Final = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-    "tf_crop_and_resize",
+    "tf_crop_and_resize", "tf_half_pixel_for_nn",
 )  # fmt: skip
 ROUNDINGS: Final[Mapping[str, Callable[[float], int]]] = {
     "round_prefer_floor": lambda x: ceil(x - 0.5),
