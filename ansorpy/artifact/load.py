@@ -4,6 +4,7 @@ import importlib.util
 import os
 import weakref
 from collections.abc import Callable, Mapping
+from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -135,7 +136,7 @@ def check_machine(package: Package, place: str, present: tuple[str, ...] | None 
         )
 
 
-def load_native(path: Path | str) -> LoadedKernel:
+def load_native(path: PathLike[str] | str) -> LoadedKernel:
     """Open the exported library of a file, without numba. Load only trusted files.
 
     Raises:

@@ -5,6 +5,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
@@ -138,7 +139,9 @@ class LoadedModel:
         return tuple(named[name] for name in names)
 
 
-def load_model(path: Path | str, threads: int | None = None, *, verify: bool = True) -> LoadedModel:
+def load_model(
+    path: PathLike[str] | str, threads: int | None = None, *, verify: bool = True
+) -> LoadedModel:
     """Open a bundle. This runs its code: load only trusted files, and leave them unchanged.
 
     Weights are mapped, not read into memory, and packed once for the kernels.

@@ -4,13 +4,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import file_digest
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Final
 
 from platformdirs import user_data_path
 
 from ansorpy.bundle.load import LoadedModel, load_model
-from ansorpy.errors import GraphError
+from ansorpy.errors import GraphError, SpecError
 from ansorpy.graph.graph import Graph
 from ansorpy.importers.model_file import DOCUMENT, is_document, read_document, read_model
 from ansorpy.measure.host import local_target
@@ -27,6 +28,7 @@ from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
 from ansorpy.tuner.setup import writable
 from ansorpy.tuner.stores import store_of
+from ansorpy.tuner.targets import named_target
 
 __all__ = ["compile_model", "tune_model"]
 
@@ -38,10 +40,14 @@ class ModelCall(ModelOptions):
     """The arguments of `ansorpy.tune_model`."""
 
     model: Annotated[
-        Path | str | Graph, Option("A file of ONNX, a graph, or the .graph.json of one.")
+        PathLike[str] | str | Graph, Option("A file of ONNX, a graph, or the .graph.json of one.")
     ]
     target: Annotated[
-        Target | None, Option("The machine; this one, with `cores` threads, unless given.")
+        Target | str | PathLike[str] | None,
+        Option(
+            "The machine, or its name; this one, with `cores` threads, unless given. A path of a"
+            " .zip in its place is `out`."
+        ),
     ] = None
     bind: Annotated[
         Mapping[str, float],
@@ -58,7 +64,7 @@ class ModelCall(ModelOptions):
         ),
     ] = field(default=None, kw_only=True)
     out: Annotated[
-        Path | str | None,
+        PathLike[str] | str | None,
         Option(
             "The bundle if the name ends in .zip, else its folder; in the user's data folder"
             " unless given."
@@ -88,8 +94,14 @@ def tune_model(call: ModelCall) -> ModelResult:
         RunError: the outputs of the bundle are wrong.
         KeyboardInterrupt: there was one, and there is no bundle.
     """
-    target = local_target(call.cores) if call.target is None else call.target
-    request = request_of(call, call.model, target, call.out, call.bind, call.shapes)
+    target, out = call.target, call.out
+    if isinstance(target, PathLike) or (isinstance(target, str) and target.endswith(".zip")):
+        if out is not None:
+            raise SpecError(f"cannot write {target} because out is {out}; expected one of them")
+        target, out = None, target
+    if not isinstance(target, Target):
+        target = local_target(call.cores) if target is None else named_target(target, call.cores)
+    request = request_of(call, call.model, target, out, call.bind, call.shapes)
     store = store_of(call.store)
     return tuned(request, store, call.progress, call.on_event)
 
@@ -125,9 +137,9 @@ def tuned(
 
 def request_of(
     options: ModelOptions,
-    model: Path | str | Graph,
+    model: PathLike[str] | str | Graph,
     target: Target,
-    out: Path | str | None,
+    out: PathLike[str] | str | None,
     bind: Mapping[str, float],
     shapes: Mapping[str, Sequence[int]],
 ) -> ModelRequest:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest
+from os import PathLike
 from pathlib import Path
 
 from ansorpy.errors import GraphError
@@ -41,7 +42,7 @@ class HomeModel:
 
 
 def home_model(
-    model: Path | str | Graph,
+    model: PathLike[str] | str | Graph,
     bind: Mapping[str, float] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> HomeModel:

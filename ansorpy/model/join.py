@@ -6,6 +6,7 @@ documents, so that the bundle's code fits, regardless of the values of the weigh
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 from ansorpy.bundle.weightless import (
@@ -43,9 +44,9 @@ class JoinedModel:
 
 
 def join_model(
-    bundle: Path | str,
-    model: Path | str | Graph,
-    out: Path | str,
+    bundle: PathLike[str] | str,
+    model: PathLike[str] | str | Graph,
+    out: PathLike[str] | str,
     bind: Mapping[str, float] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     seed: int = 0,

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,7 +46,7 @@ class CompileCall(ModelOptions):
         ),
     ] = field(default=None, kw_only=True)
     out: Annotated[
-        Path | str | None, Option("Path of the bundle, which is not kept unless given.")
+        PathLike[str] | str | None, Option("Path of the bundle, which is not kept unless given.")
     ] = field(default=None, kw_only=True)
     progress: Annotated[
         bool | None,

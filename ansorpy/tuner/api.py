@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +59,8 @@ class TuneCall(LocalOptions):
         ),
     ] = field(default=None, kw_only=True)
     out: Annotated[
-        Path | str | None, Option("Folder of the zips; in the user's data folder unless given.")
+        PathLike[str] | str | None,
+        Option("Folder of the zips; in the user's data folder unless given."),
     ] = field(default=None, kw_only=True)
     own: Annotated[
         Given,

@@ -1,18 +1,24 @@
 """Models that need no kernel: moved, chosen, constant and passed-on values only."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, save
 
 from ansorpy.bundle.load import load_model
+from ansorpy.errors import SpecError
 from ansorpy.graph import Graph
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import simplify
 from ansorpy.measure.host import local_target
+from ansorpy.model.api import tune_model
 from ansorpy.model.compile import ModelRequest, compiled
 from ansorpy.model.explain import explanation
 from ansorpy.model.join import join_model
@@ -77,3 +83,34 @@ def test_a_model_that_needs_no_kernel_is_delivered_explained_and_joined(
 def explained(graph: Graph) -> str:
     simplified = simplify(graph)
     return explanation(graph, simplified, partition(simplified.graph))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A path of another library."""
+
+    text: str
+
+    def __fspath__(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize(("kind", "by_name"), [(str, False), (Path, True), (Place, False)])
+def test_a_bundle_is_written_to_a_path_of_any_kind(
+    tmp_path: Path, kind: Callable[[str], PathLike[str] | str], by_name: bool
+) -> None:
+    model, out = kind(str(tmp_path / "same.onnx")), kind(str(tmp_path / "new" / "own.zip"))
+    facts = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    nodes = [helper.make_node("Identity", ["x"], ["y"])]
+    save(helper.make_model(helper.make_graph(nodes, "same", facts[:1], facts[1:])), model)
+    told: dict[str, Any] = {"trials": 0, "store": MemoryStore(), "progress": False}
+    made = tune_model(model, out=out, **told) if by_name else tune_model(model, out, **told)
+    with load_model(kind(str(made.bundle))) as loaded:
+        np.testing.assert_array_equal(loaded(np.ones(2, np.float32)), [1, 1])
+
+
+def test_a_target_has_a_name_and_one_bundle_is_written(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="cannot read target 'z80'"):
+        tune_model(tmp_path / "a.onnx", "z80")
+    with pytest.raises(SpecError, match=r"because out is b\.zip; expected one of them"):
+        tune_model(tmp_path / "a.onnx", "c.zip", out="b.zip")
