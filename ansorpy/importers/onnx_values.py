@@ -23,7 +23,12 @@ KINDS: Final[Mapping[int, str]] = {
     onnx.TensorProto.BOOL: "bool",
 }  # fmt: skip
 CODES: Final[Mapping[str, int]] = {name: code for code, name in KINDS.items()}
-DTYPE_ATTRIBUTES: Final = ("to", "dtype", "output_dtype")  # integers that name a dtype
+DTYPE_ATTRIBUTES: Final = (
+    "to",
+    "dtype",
+    "output_dtype",
+    "output_datatype",
+)  # integers that name a dtype
 MOST_PARTS: Final = 1 << 16  # numbers, texts or characters of an attribute
 KEPT_VALUES: Final = 1024  # elements; larger weights do not go through the version converter
 LARGEST_DENSE: Final = 1 << 30  # bytes; a sparse tensor of some bytes must not fill the memory

@@ -1,11 +1,13 @@
 """Operands and modes that few models use, against NumPy."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ansorpy.errors import GraphError
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array, Attribute
 from ansorpy.graph.interp import run
@@ -84,3 +86,72 @@ def test_tf_half_pixel_takes_the_middle_of_each_element(mode: str) -> None:
     at = (np.arange(10) + 0.5) / 2.5
     expected = x[np.minimum(np.floor(at).astype(int), 3)]
     np.testing.assert_allclose(found, expected if mode == "nearest" else np.interp(at, x, x))
+
+
+def test_the_weights_of_mel_bands_are_triangles() -> None:
+    numbers = {"bands": 4, "length": 32, "rate": 16000, "low": 0.0, "high": 8000.0}
+    arrays: dict[str, Any] = {name: np.array(value) for name, value in numbers.items()}
+    found = one("MelWeightMatrix", arrays, tuple(arrays), output_datatype="float64")
+    mels = 2595 * np.log10(1 + 8000 / 700) / 6 * np.arange(6)
+    edges = np.floor(33 * 700 * (10 ** (mels / 2595) - 1) / 16000)
+    bins = np.arange(17)
+    expected = [
+        np.interp(bins, edges[n : n + 3], [0, 1, 0], left=0, right=0) for n in range(4)
+    ]  # no two edges are equal
+    np.testing.assert_allclose(found, np.transpose(expected), atol=1e-15)
+
+
+def test_the_largest_elements_of_regions_are_pooled() -> None:
+    x = np.arange(60, dtype=np.float32).reshape(1, 1, 6, 10) % 17
+    rois = np.array([[0, 2, 1, 7, 4], [0, 3, 3, 3, 3], [0, 50, 50, 60, 60]], np.float32)
+    found = one("MaxRoiPool", {"x": x, "rois": rois}, pooled_shape=(2, 2))
+    image = x[0, 0]
+    expected = [
+        [[image[1:3, 2:5].max(), image[1:3, 5:8].max()],
+         [image[3:5, 2:5].max(), image[3:5, 5:8].max()]],
+        [[image[3, 3]] * 2] * 2, [[0, 0]] * 2,
+    ]  # fmt: skip
+    np.testing.assert_array_equal(found[:, 0], expected)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_deformable_convolution_reads_at_its_offsets(masked: bool) -> None:
+    """Whole offsets move elements; half of one is the mean of two neighbours."""
+    x = RNG.standard_normal((1, 2, 5, 5))
+    w, bias = RNG.standard_normal((1, 2, 1, 1)), np.array([3.0])
+    offset = np.zeros((1, 4, 5, 5))  # one pair of y and x for each of two parts of the channels
+    offset[0, 1], offset[0, 2] = 0.5, -2
+    mask = np.full((1, 2, 5, 5), 0.25) if masked else None
+    found = one("DeformConv", {"x": x, "w": w, "o": offset, "b": bias, "m": mask}, offset_group=2)
+    right = np.pad(x[0, 0], ((0, 0), (0, 1)))[:, 1:]
+    down = np.pad(x[0, 1], ((2, 0), (0, 0)))[:5]
+    parts = w[0, 0, 0, 0] * (x[0, 0] + right) / 2 + w[0, 1, 0, 0] * down
+    np.testing.assert_allclose(found[0, 0], parts * (0.25 if masked else 1) + 3, rtol=1e-12)
+
+
+def test_a_deformable_convolution_without_offsets_is_a_convolution() -> None:
+    x, w = RNG.standard_normal((2, 4, 7, 6)), RNG.standard_normal((6, 2, 3, 2))
+    told: dict[str, Any] = {
+        "group": 2, "pads": (1, 0, 1, 1), "strides": (2, 1), "dilations": (1, 2)
+    }  # fmt: skip
+    expected = one("Conv", {"x": x, "w": w}, **told)
+    offset = np.zeros((2, 12, *expected.shape[2:]))
+    found = one("DeformConv", {"x": x, "w": w, "o": offset}, **told)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "reason"),
+    [
+        ("DeformConv", [(1, 2, 5, 5), (1, 2, 1, 1), (1, 3, 5, 5)], {}, "its offsets are"),
+        ("DeformConv", [(1, 3, 5, 5), (1, 2, 1, 1), (1, 2, 5, 5)], {}, "1 groups of 3 channels"),
+        ("DeformConv", [(1, 2, 5), (1, 2, 1), (1, 2, 5)], {}, "expected two spatial axes"),
+        ("MaxRoiPool", [(1, 2, 5, 5), (3, 4)], {"pooled_shape": (1, 1)}, "[r, 5]"),
+        ("RoiAlign", [(1, 2, 5, 5), (3, 4), (2,)], {}, "[r, 4] and [r]"),
+    ],
+)
+def test_operands_that_do_not_fit_are_refused(
+    op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(GraphError, match=re.escape(reason)):
+        one(op, {f"x{n}": np.zeros(shape) for n, shape in enumerate(shapes)}, **attrs)

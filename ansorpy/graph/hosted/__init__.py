@@ -7,5 +7,6 @@ bundles: it uses `np` and `math` only, and stands by itself.
 
 from ansorpy.graph.hosted import boxes as boxes
 from ansorpy.graph.hosted import choose as choose
+from ansorpy.graph.hosted import deform as deform
 from ansorpy.graph.hosted import recurrent as recurrent
 from ansorpy.graph.hosted import scatter as scatter

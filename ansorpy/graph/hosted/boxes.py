@@ -123,3 +123,43 @@ def _roi_align(on: Operands) -> Sequence[Facts]:
     if min(height, width) < 1:
         on.refuse(f"its output is {height} x {width}", "1 x 1 or more")
     return [((rois[0], x[1], height, width), on.dtype(0))]
+
+
+def max_roi_pool(
+    reads: Sequence[Array], pooled_shape: Sequence[int] = (1, 1), spatial_scale: float = 1.0,
+    absent: Sequence[int] = (),
+) -> tuple[Array]:  # fmt: skip
+    """Return the largest element of each cell of each region, 0 for a cell without elements."""
+    x, rois = reads
+    found = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
+    for n, roi in enumerate(rois):
+        scaled = roi[1:].astype(np.float32) * np.float32(spatial_scale)
+        x0, y0, x1, y1 = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).astype(int)
+        spans = []
+        for first, last, cells, extent in (
+            (y0, y1, pooled_shape[0], x.shape[2]), (x0, x1, pooled_shape[1], x.shape[3]),
+        ):  # fmt: skip
+            step = np.float32(max(last - first + 1, 1)) / np.float32(cells)
+            cell = np.arange(cells, dtype=np.float32)
+            begin = np.floor(cell * step).astype(int) + first
+            end = np.ceil((cell + 1) * step).astype(int) + first
+            spans.append((np.clip(begin, 0, extent), np.clip(end, 0, extent)))
+        for i, (top, bottom) in enumerate(zip(*spans[0], strict=True)):
+            for j, (left, right) in enumerate(zip(*spans[1], strict=True)):
+                cell = x[int(roi[0]), :, top:bottom, left:right]
+                if cell.size:
+                    found[n, :, i, j] = cell.max((1, 2))
+    return (found,)
+
+
+@hosted("MaxRoiPool", max_roi_pool, "pooled_shape", "spatial_scale")
+def _max_roi_pool(on: Operands) -> Sequence[Facts]:
+    x, rois, size = on.shape(0), on.shape(1), on.attribute("pooled_shape", ())
+    if len(x) != 4 or len(rois) != 2 or rois[1] != 5 or len(size) != 2 or min(size) < 1:
+        on.refuse(
+            f"its inputs are {list(x)} and {list(rois)}, its cells {list(size)}",
+            "[n, c, h, w], [r, 5] and two extents",
+        )
+    if on.dtype(0) not in ("float16", "float32", "float64"):
+        on.refuse(f"its image is {on.dtype(0)}", "float16, float32 or float64")
+    return [((rois[0], x[1], *size), on.dtype(0))]
