@@ -62,11 +62,12 @@ def loop(at: Importer, node: onnx.NodeProto, scope: Scope, place: str, depth: in
         known = [np.array(step), np.array(True)]
         values = [at.builder.constant(at.fresh(f"{node.name}.{step}"), one) for one in known]
         more, *ends = _step(at, node, body, [*values, *state], scope, step, depth)
-        going = bool(_known(at, more, "condition after a step", place).item())
         state = ends[: len(state)]
         for found, name in zip(rows, ends[len(state) :], strict=True):
             found.append(_unsqueezed(at, name, 0))
         step += 1
+        if step != steps:  # the last condition decides nothing
+            going = bool(_known(at, more, "condition after a step", place).item())
     made = [
         _joined(at, found, 0) if found else _no_rows(at, info, place)
         for found, info in zip(rows, body.output[1 + len(state) :], strict=True)

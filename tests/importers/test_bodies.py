@@ -117,7 +117,8 @@ g ({inputs}) => (float[N] y, float[R,C] rows) {{
 def loop(count: str, go: str = "", more: str = "more = Identity(go)", inputs: str = "") -> str:
     head = """n = Constant<value_int=4>()  zero = Constant<value_int=0>()
       two = Constant<value_float=2.0>() true = Constant<value=bool {1}>()
-      false = Constant<value=bool {0}>() many = Constant<value_int=65>()"""
+      false = Constant<value=bool {0}>() many = Constant<value_int=65>()
+      once = Constant<value_int=1>()"""
     given = ", ".join(filter(None, ["float[2] x", inputs]))
     return LOOP.format(inputs=given, head=head, count=count, go=go, more=more)
 
@@ -134,6 +135,7 @@ STEPS = np.array([[1, 2], [2, 3], [4, 5], [7, 8]], np.float32)
         (loop("zero", "true"), 0),
         (loop("n", "true", "more = Less(f, two)"), 3),
         (loop("", "true", "more = Less(f, two)"), 3),
+        (loop("once", "true", "m = ReduceSum<keepdims=0>(s) more = Less(m, f)"), 1),
     ],
 )
 def test_a_loop_of_a_known_number_of_steps_is_written_out(text: str, steps: int) -> None:
