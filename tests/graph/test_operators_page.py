@@ -27,6 +27,32 @@ that ONNX gives for it, if there is one. Any other operator is refused by the na
 | operator | how | attributes |
 |---|---|---|
 """
+REFUSED = (
+    ("node", "reason", "instead"),
+    ("---", "---", "---"),
+    (
+        "`Loop`, `If`, whose trip count or condition is computed at run time",
+        "shapes are fixed",
+        "bind the input that decides (`--bind`), or cut the model there",
+    ),
+    (
+        "`Sequence*`, `SplitToSequence`, `ConcatFromSequence`",
+        "a sequence is no tensor",
+        "export with tensors: `Split`, `Concat`",
+    ),
+    (
+        "`Random*`, `Multinomial`, `Bernoulli`",
+        "a bundle gives equal outputs for equal inputs",
+        "make the random numbers an input",
+    ),
+    (
+        "`String*`, `RegexFullMatch`, `TfIdfVectorizer`",
+        "a text is no tensor of numbers",
+        "compute the numbers ahead of the model",
+    ),
+    ("`ImageDecoder`", "a file is no tensor of numbers", "make the pixels the input"),
+    ("`Adam`, `Adagrad`, `Momentum`, `Gradient`", "they train", "export for inference"),
+)
 
 
 def how(one: Operator) -> str:
@@ -40,7 +66,8 @@ def page() -> str:
         f"| {name} | {how(one)} | {', '.join(sorted(one.attrs))} |"
         for name, one in sorted(OPERATORS.items())
     ]
-    return HEAD + "\n".join(rows) + "\n"
+    refused = "".join(f"| {' | '.join(row)} |\n" for row in REFUSED)
+    return HEAD + "\n".join(rows) + f"\n\nThese are refused:\n\n{refused}"
 
 
 def test_the_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
