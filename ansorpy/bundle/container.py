@@ -71,6 +71,7 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
         "features": sorted({name for k in plan.kernels for name in k.library.features}),
         "native_steps": len(plan.steps) + bool(memory.copies),
         "tolerances": [0.0] * len(plan.outputs) if test is None else list(test.tolerances),
+        "verified_against": test.oracle if test else "",
         "memory": {
             "weights_bytes": memory.weights.size_bytes,
             "packed_bytes": memory.packed_bytes,

@@ -93,12 +93,14 @@ class HostedFunction:
 class SelfTest:
     """Inputs of a model and its expected outputs, from an oracle, not from the kernels.
 
-    `tolerances` are absolute, one per output. Arrays of bfloat16 hold uint16 bit patterns.
+    `tolerances` are absolute, one per output. Arrays of bfloat16 hold uint16 bit patterns. `oracle`
+    names the program that the outputs are of, and all inputs that it was asked about.
     """
 
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
     tolerances: tuple[float, ...]
+    oracle: str = ""
 
 
 @dataclass(frozen=True)

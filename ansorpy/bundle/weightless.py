@@ -102,6 +102,7 @@ def with_weights(
     content[SAMPLES] = list(samples_file(tensors[0], tensors[1], self_test))
     told = {name: value for name, value in _kept(facts).items() if name != ABSENT}
     told |= {"tolerances": list(self_test.tolerances), **_named(facts, names)}
+    told["verified_against"] = self_test.oracle
     with path.open("wb") as file:
         file.writelines(packed(content, told, BUNDLE))
 

@@ -2,7 +2,8 @@
 
 compile.py      the spine: a graph becomes a verified bundle
 tasks.py        groups with equal Dags are one task; assemble.py: libraries become a bundle's plan
-verify.py       a bundle against ONNX Runtime or the interpreter of graphs
+verify.py       a bundle against an oracle: oracles.py chooses one, answers.py runs it,
+                check_inputs.py draws its inputs, check_bounds.py tells how far a result may be off
 api.py          `ansorpy.tune_model`; options.py, events.py, progress.py, explain.py beside it
 torch_compile.py  `ansorpy.compile`: a module of PyTorch; torch_module.py: the callable
 torch_backend.py  the backend of `torch.compile`; torch_split.py: parts around refused calls

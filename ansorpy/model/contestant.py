@@ -5,7 +5,7 @@
 Reads one JSON object per line and answers in the same way:
 
     {"do": "prepare", "inputs": NPZ, "names": [NAME, ...], "outputs": NPZ}
-                                      load, run once, write the outputs
+                                      load, run once, write the outputs; asked again: other inputs
     {"do": "visit", "seconds": S}     run for S seconds: times in seconds
 """
 
@@ -13,6 +13,7 @@ import argparse
 import importlib.util
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -49,29 +50,60 @@ def ansorpy(path: Path, threads: int, _module: str) -> Opened:
 
 def ort(path: Path, threads: int, _module: str) -> Opened:
     """Return a session of ONNX Runtime with its default optimiser."""
-    return _ort(path, threads, optimise=True)
+    return _ort(path, threads, "ORT_ENABLE_ALL")
 
 
 def ort_plain(path: Path, threads: int, _module: str) -> Opened:
     """Return a session of ONNX Runtime with its optimiser off: the reference of errors."""
-    return _ort(path, threads, optimise=False)
+    return _ort(path, threads, "ORT_DISABLE_ALL")
 
 
-def _ort(path: Path, threads: int, optimise: bool) -> Opened:
+def ort_exact(path: Path, threads: int, _module: str) -> Opened:
+    """Return a session of ONNX Runtime whose products of integers are exact on any processor.
+
+    The option makes signed weights unsigned, in a step of the optimiser: sums of two products of
+    uint8 and int8 saturate otherwise where there is no VNNI.
+    """
+    return _ort(path, threads, "ORT_ENABLE_EXTENDED", {"session.x64quantprecision": "1"})
+
+
+def _ort(path: Path, threads: int, level: str, entries: Mapping[str, str] | None = None) -> Opened:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    if not optimise:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    for name, value in (entries or {}).items():
+        options.add_session_config_entry(name, value)
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     known = {one.name for one in session.get_inputs()}
 
     def bind(inputs: Mapping[str, Array]) -> Call:
         given = {name: array for name, array in inputs.items() if name in known}
         return lambda: session.run(None, given)
+
+    return bind
+
+
+def onnx_reference(path: Path, _threads: int, _module: str) -> Opened:
+    """Return the reference evaluator of onnx, in NumPy, at the opset of the model."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    model = onnx.load_model(path)
+    session = ReferenceEvaluator(model)
+    known = {value.name for value in model.graph.input}
+
+    def bind(inputs: Mapping[str, Array]) -> Call:
+        given = {name: array for name, array in inputs.items() if name in known}
+
+        def call() -> Sequence[Array]:
+            with np.errstate(all="ignore"):
+                return [np.asarray(one) for one in session.run(None, given)]
+
+        return call
 
     return bind
 
@@ -153,6 +185,8 @@ RUNTIMES: Final[Mapping[str, Callable[[Path, int, str], Opened]]] = {
     "ansorpy": ansorpy,
     "ort": ort,
     "ort_plain": ort_plain,
+    "ort_exact": ort_exact,
+    "onnx_reference": onnx_reference,
     "openvino": openvino,
     "torch": torch,
     "inductor": inductor,
@@ -185,18 +219,23 @@ def main() -> None:
     parser.add_argument("threads", type=int)
     parser.add_argument("file", type=Path)
     parser.add_argument("--module", default="")
+    parser.add_argument("--memory", type=int, default=0, help="bytes of address space; 0: any")
     args = parser.parse_args()
+    if args.memory:
+        resource.setrlimit(resource.RLIMIT_AS, (args.memory, args.memory))
     os.sched_setaffinity(0, slot_cores(args.threads))  # before a runtime starts its threads
     # Libraries print to standard output: answers have a descriptor of their own.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     call: Call | None = None
+    opened: Opened | None = None
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            if asked["do"] == "prepare":
+            if asked["do"] != "visit":
                 begin = time.perf_counter()
-                opened = RUNTIMES[args.runtime](args.file, args.threads, args.module)
+                if opened is None:
+                    opened = RUNTIMES[args.runtime](args.file, args.threads, args.module)
                 with np.load(asked["inputs"], allow_pickle=False) as file:
                     arrays = [file[name] for name in file.files]
                 inputs = dict(zip(asked["names"], arrays, strict=True))

@@ -15,12 +15,12 @@ from ansorpy.bundle.weightless import (
     opened_bundle,
     with_weights,
 )
-from ansorpy.errors import GraphError, PackageError, RunError, SpecError
+from ansorpy.errors import GraphError, PackageError, SpecError
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.wire.document import Document, first_difference, node_name
 from ansorpy.graph.wire.read import loads
 from ansorpy.model.home import HomeModel, home_model
-from ansorpy.model.verify import error_of, reference_of
+from ansorpy.model.verify import check, reference_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class JoinedModel:
         """Return a summary for people."""
         return (
             f"{self.bundle}: error {self.error:.1e} of the largest element, at most"
-            f" {self.bound:.1e} from {self.reference}"
+            f" {self.bound:.1e}, verified against {self.reference}"
         )
 
 
@@ -85,12 +85,7 @@ def join_model(
     new = out.with_name(f"{out.stem}.new.zip")
     try:
         with_weights(bundle, new, home.weights, names, reference.self_test)
-        error = error_of(new, reference, facts["threads"])
-        if not error <= reference.bound:
-            raise RunError(
-                f"cannot deliver {home.graph.name!r} because its outputs are off by {error:.1e} of"
-                f" the largest; expected at most {reference.bound:.1e} ({reference.source})"
-            )
+        error = check(new, reference, facts["threads"], home.graph.name)
         new.replace(out)
     except OSError as failure:
         raise SpecError(
@@ -98,7 +93,7 @@ def join_model(
         ) from failure
     finally:
         new.unlink(missing_ok=True)
-    return JoinedModel(out, error, reference.bound, reference.source)
+    return JoinedModel(out, error, reference.bound, reference.told)
 
 
 def _document(text: str, place: str) -> Document:

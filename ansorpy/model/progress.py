@@ -116,5 +116,5 @@ def as_text(event: Divided | BundleWritten) -> str:
             return (
                 f"{event.bundle} written after {event.seconds:.1f} s: kernels take"
                 f" {duration(event.model_s)} per call; error {event.error:.1e} of the largest"
-                f" element (bound {event.bound:.1e}, {event.reference})"
+                f" element (bound {event.bound:.1e}), verified against {event.reference}"
             )

@@ -1,14 +1,13 @@
-"""Verification of a whole model: a bundle against ONNX Runtime or the interpreter of graphs.
+"""Verification of a whole model: a bundle against an oracle that shares nothing with us.
 
-ONNX Runtime with its optimiser off is the reference if it is installed and the model came from a
-file; its optimised session tells how far another order of sums may move a result. The reference is
-the interpreter otherwise.
+The oracle is a program of others that runs the model's file (`oracles`); without one it is the
+interpreter of graphs, and the reference says so (ADR-0190).
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -17,16 +16,67 @@ import numpy as np
 from ansorpy.artifact.harness import widened
 from ansorpy.bundle.plan import SelfTest
 from ansorpy.errors import RunError
-from ansorpy.expr.dtypes import FLOATS, UNIT_ROUNDOFF
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.graph import Array, Graph
 from ansorpy.graph.interp import run
-from ansorpy.measure.timing.turn_process import TurnProcess
-from ansorpy.model.race import PREPARE_S, Entry, command_of, distance, to_prepare
+from ansorpy.model.answers import Answers, Opinions
+from ansorpy.model.check_bounds import (
+    MOST_BOUND,
+    OWN_ERROR,
+    Opinion,
+    dtypes_of,
+    element_bounds,
+    is_near,
+    least_bound,
+    rough_bounds,
+)
+from ansorpy.model.check_inputs import (
+    Inputs,
+    hard_inputs,
+    is_one_operator,
+    nudged,
+    random_inputs,
+)
+from ansorpy.model.oracles import oracles_of
+from ansorpy.model.race import PREPARE_S, Entry, distance
 
-OWN_ERROR: Final = 4.0  # times the error of ONNX Runtime's optimiser that ours may be
-LEAST_BOUND: Final = 2e-5  # share of the largest element: rounding of float32 over a deep model
-NARROW_ROUNDINGS: Final = 16.0  # roundings of float16 or bfloat16 that a deep model adds up
-WHOLE_NUMBERS: Final = 2  # exclusive limit of random integers that index nothing
+BUDGET_S: Final = 60.0  # seconds of an oracle for hard inputs
+BUDGET_BYTES: Final = 1 << 30  # inputs and outputs of all cases
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HardCase:
+    """Inputs that are hard in one way, and the right outputs, floats as float64.
+
+    Args:
+        bounds: largest differences, each of a shape that broadcasts to its output; infinite where
+            the oracle says nothing.
+    """
+
+    name: str
+    inputs: Inputs
+    outputs: tuple[Array, ...]
+    bounds: tuple[Array, ...]
+
+    def fault(self, found: Sequence[Array], dtypes: Sequence[str]) -> str:
+        """Return how outputs are wrong, "" if they are not."""
+        if len(found) != len(self.outputs):
+            return f"{len(found)} outputs in place of {len(self.outputs)}"
+        for number, (given, wanted, bound, dtype) in enumerate(
+            zip(found, self.outputs, self.bounds, dtypes, strict=True)
+        ):
+            one = widened(given, dtype)
+            if one.shape != wanted.shape:
+                return f"output {number} has shape {list(one.shape)}, not {list(wanted.shape)}"
+            wrong = ~is_near(one, wanted, bound, dtype)
+            if wrong.any():
+                at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+                place, limit = [int(n) for n in at], np.broadcast_to(bound, wrong.shape)[at]
+                return (
+                    f"{int(wrong.sum())} of {wrong.size} elements of output {number} are off, as at"
+                    f" {place}: {one[at]:.9g}, right {wanted[at]:.9g} within {limit:.1e}"
+                )
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +85,10 @@ class ModelReference:
 
     Args:
         bound: the largest difference allowed, as a share of the largest element of an output.
-        source: the name of the oracle.
+        source: the name of the oracle, with the reason if it is not an independent one.
         dtypes: of the outputs; arrays of bfloat16 are uint16 bit patterns.
+        cases: further inputs, which are no part of a bundle.
+        left_out: the cases that were not made, each with the reason.
     """
 
     inputs: Mapping[str, Array]
@@ -44,6 +96,16 @@ class ModelReference:
     bound: float
     source: str
     dtypes: tuple[str, ...]
+    cases: tuple[HardCase, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The oracle, and the inputs that it was asked about, for people."""
+        names = ["normal", *(case.name for case in self.cases if case.name != "normal")]
+        on = f" on {', '.join(names)} inputs" if self.cases else ""
+        out = f"; left out: {', '.join(self.left_out)}" if self.left_out else ""
+        return f"{self.source}{on}{out}"
 
     @property
     def self_test(self) -> SelfTest:
@@ -57,99 +119,146 @@ class ModelReference:
             )
         ]
         bounds = tuple(self.bound * one for one in largest)
-        return SelfTest(tuple(self.inputs.values()), self.outputs, bounds)
+        return SelfTest(tuple(self.inputs.values()), self.outputs, bounds, self.told)
 
 
-def reference_of(graph: Graph, file: Path | None, seed: int) -> ModelReference:
+Ask = Callable[[Inputs, float], list[Opinion]]  # the opinions of an oracle, within seconds
+
+
+def reference_of(
+    graph: Graph, file: Path | None, seed: int, budget_s: float = BUDGET_S
+) -> ModelReference:
     """Return inputs and right outputs of a model.
 
     Args:
         graph: as imported: before passes.
         file: the ONNX file that the graph was read from, None if there is none.
+        budget_s: seconds of an oracle for other inputs than normal ones.
 
     Raises:
         GraphError: the interpreter cannot run the graph.
     """
-    inputs = random_inputs(graph, np.random.default_rng(seed))
-    if file is not None and find_spec("onnxruntime") is not None:
-        given = {**inputs, **{name: weight.array for name, weight in graph.bound.items()}}
+    refusals: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="ansorpy-oracle-") as name:
+        for oracle in () if file is None else oracles_of(file, Path(name), refusals):
+            try:
+                with Opinions(graph, oracle) as ask:
+                    source = "; ".join([oracle.name, *refusals])
+                    return _reference(graph, ask, source, seed, budget_s)
+            except RunError as error:  # operators or dtypes that it does not have
+                refusals.append(f"{oracle.name} cannot run it: {_kind(error)}")
+    reasons = refusals if file is not None else ["the graph came without its file"]
+    source = f"our own interpreter only ({'; '.join(reasons)})"
+
+    def own(inputs: Inputs, _: float) -> list[Opinion]:
+        made = run(graph, inputs)
+        return [[made[output.name] for output in graph.outputs]]
+
+    return _reference(graph, own, source, seed, budget_s, independent=False)
+
+
+def check(bundle: Path, reference: ModelReference, threads: int, name: str) -> float:
+    """Return the largest error of a bundle on normal inputs, as a share of the largest element.
+
+    Args:
+        name: of the model.
+
+    Raises:
+        RunError: the bundle cannot be run, or its outputs are wrong.
+    """
+    with Answers(Entry("ansorpy", bundle), threads) as answers:
+        found = answers.outputs(reference.inputs)
+        shapes, wanted = ([one.shape for one in each] for each in (found, reference.outputs))
+        if shapes != wanted:
+            raise RunError(
+                f"cannot deliver {name!r} because its outputs have shapes {shapes}; expected"
+                f" {wanted} ({reference.source})"
+            )
+        error = distance(found, reference.outputs, reference.dtypes)
+        if not error <= reference.bound:
+            raise RunError(
+                f"cannot deliver {name!r} because its outputs are off by {error:.1e} of the"
+                f" largest; expected at most {reference.bound:.1e} ({reference.source})"
+            )
+        for case in reference.cases:
+            fault = case.fault(answers.outputs(case.inputs), reference.dtypes)
+            if fault:
+                raise RunError(
+                    f"cannot deliver {name!r} because of its outputs for {case.name} inputs:"
+                    f" {fault}; expected those of {reference.source}"
+                )
+    return error
+
+
+def _reference(
+    graph: Graph, ask: Ask, source: str, seed: int, budget_s: float, independent: bool = True
+) -> ModelReference:
+    """Return the reference of a model by an oracle.
+
+    Raises:
+        RunError: the oracle cannot run the model.
+    """
+    rng = np.random.default_rng(seed)
+    inputs = random_inputs(graph, rng)
+    first, *others = ask(inputs, PREPARE_S)
+    if independent and not others:
+        others = ask(nudged(graph, inputs, rng), PREPARE_S)
+    apart = max((distance(one, first, dtypes_of(graph)) for one in others), default=0.0)
+    bound = max(min(OWN_ERROR * apart, MOST_BOUND), least_bound(graph))
+    cases, left_out = _hard_cases(graph, ask, inputs, first, rng, budget_s)
+    return ModelReference(
+        inputs, tuple(first), bound, source, dtypes_of(graph), tuple(cases), tuple(left_out)
+    )
+
+
+def _hard_cases(
+    graph: Graph,
+    ask: Ask,
+    inputs: Inputs,
+    right: Opinion,
+    rng: np.random.Generator,
+    budget_s: float,
+) -> tuple[list[HardCase], list[str]]:
+    """Return the cases that an oracle can answer, and the names of the others with reasons."""
+    shapes = [graph.values[output.value].fixed_shape for output in graph.outputs]
+    if shapes != [one.shape for one in right]:  # the bundle will be refused
+        return [], []
+    begin_s, longest_s = time.monotonic(), 0.0
+    drawn = {"normal": inputs} if is_one_operator(graph) else {}
+    drawn |= hard_inputs(graph, rng)
+    each_bytes = sum(graph.values[name].size_bytes for name in graph.inputs) + sum(
+        graph.values[output.value].size_bytes for output in graph.outputs
+    )
+    cases: list[HardCase] = []
+    left_out: list[str] = []
+    for name, given in drawn.items():
+        case_s = time.monotonic()
+        left_s = budget_s - (case_s - begin_s)
+        if left_s < longest_s or left_s <= 0:
+            left_out.append(f"{name} (more than {budget_s:.0f} s)")
+            continue
+        if (len(cases) + 1) * each_bytes > BUDGET_BYTES:
+            left_out.append(f"{name} (more than {BUDGET_BYTES >> 20} MiB)")
+            continue
         try:
-            plain = outputs_of(Entry("ort_plain", file), given, 1)
-            optimised = outputs_of(Entry("ort", file), given, 1)
-        except RunError:  # operators or dtypes that it does not have
-            pass
-        else:
-            bound = max(OWN_ERROR * distance(optimised, plain), least_bound(graph))
-            name = "ONNX Runtime without its optimiser"
-            return ModelReference(inputs, tuple(plain), bound, name, dtypes_of(graph))
-    outputs = run(graph, inputs)
-    ordered = tuple(outputs[output.name] for output in graph.outputs)
-    name = "the interpreter of graphs"
-    return ModelReference(inputs, ordered, least_bound(graph), name, dtypes_of(graph))
+            opinions = ask(given, left_s)
+            rough = ask(nudged(graph, given, None if name == "equal" else rng), left_s)
+            bounds = rough_bounds(graph, [*opinions, *rough])
+            if is_one_operator(graph):
+                bounds = element_bounds(graph, given, opinions, name, bounds)
+        except RunError as error:
+            left_out.append(f"{name} ({_kind(error)})")
+            continue
+        finally:
+            longest_s = max(longest_s, time.monotonic() - case_s)
+        if all(np.isinf(bound).all() for bound in bounds):
+            left_out.append(f"{name} (no result is finite and stable)")
+            continue
+        wanted = zip(opinions[0], dtypes_of(graph), strict=True)
+        cases.append(HardCase(name, given, tuple(widened(*pair) for pair in wanted), bounds))
+    return cases, left_out
 
 
-def dtypes_of(graph: Graph) -> tuple[str, ...]:
-    """Return the dtypes of the outputs of a graph."""
-    return tuple(graph.values[output.value].dtype for output in graph.outputs)
-
-
-def least_bound(graph: Graph) -> float:
-    """Return the difference that rounding explains, as a share of the largest element."""
-    narrow = {value.dtype for value in graph.values.values()} & {"float16", "bfloat16"}
-    return max([LEAST_BOUND, *(NARROW_ROUNDINGS * UNIT_ROUNDOFF[dtype] for dtype in narrow)])
-
-
-def error_of(bundle: Path, reference: ModelReference, threads: int) -> float:
-    """Return the largest error of a bundle as a share of the largest element.
-
-    Raises:
-        RunError: the bundle cannot be run.
-    """
-    found = outputs_of(Entry("ansorpy", bundle), reference.inputs, threads)
-    return distance(found, reference.outputs, reference.dtypes)
-
-
-def outputs_of(entry: Entry, inputs: Mapping[str, Array], threads: int) -> list[Array]:
-    """Return the outputs of one runtime, which runs in a process of its own.
-
-    Raises:
-        RunError: it fails, or does not take these inputs.
-    """
-    with tempfile.TemporaryDirectory(prefix="ansorpy-verify-") as name:
-        folder = Path(name)
-        asked = to_prepare(inputs, folder, "outputs.npz")
-        with (
-            (folder / "log").open("wb") as log,
-            TurnProcess(command_of(entry, threads), log) as one,
-        ):
-            answer = one.ask(asked, PREPARE_S)
-        if "failed" in answer:
-            raise RunError(f"cannot run {entry.file.name} with {entry.runtime}: {answer['failed']}")
-        with np.load(folder / "outputs.npz", allow_pickle=False) as file:
-            return [file[key] for key in file.files]
-
-
-def random_inputs(graph: Graph, rng: np.random.Generator) -> dict[str, Array]:
-    """Return an array for each input: normal floats; integers that index a table are in range."""
-    found: dict[str, Array] = {}
-    for name in graph.inputs:
-        value = graph.values[name]
-        shape, dtype = value.fixed_shape, value.dtype
-        if dtype == "bfloat16":
-            floats = rng.standard_normal(shape).astype(np.float32)
-            found[name] = (floats.view(np.uint32) >> 16).astype(np.uint16)
-        elif dtype.startswith("float"):
-            found[name] = rng.standard_normal(shape).astype(dtype)
-        else:
-            found[name] = rng.integers(0, _limit(graph, name), shape).astype(dtype)
-    return found
-
-
-def _limit(graph: Graph, name: str) -> int:
-    """Return the exclusive limit of random integers of an input: the extent that it indexes."""
-    extents: Sequence[int] = [
-        graph.values[node.inputs[0]].fixed_shape[int(str(node.attrs.get("axis", 0)))]
-        for node in graph.readers.get(name, ())
-        if node.op == "Gather" and node.inputs[1] == name
-    ]
-    return min(extents, default=WHOLE_NUMBERS)
+def _kind(error: RunError) -> str:
+    """Return the kind of the exception of a runtime: its text may have names of the user."""
+    return str(error).split(": ")[1][:80]

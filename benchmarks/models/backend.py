@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ansorpy.model.verify import LEAST_BOUND
+from ansorpy.model.check_bounds import LEAST_BOUND
 from benchmarks.common import spread
 from benchmarks.machine import machine
 from benchmarks.models.ladder import SEED, minilm, tokens, vision

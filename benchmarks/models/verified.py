@@ -20,8 +20,9 @@ from ansorpy.errors import RunError
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import simplify
 from ansorpy.importers.model_file import read_model
+from ansorpy.model.answers import outputs_of
+from ansorpy.model.check_bounds import LEAST_BOUND, OWN_ERROR
 from ansorpy.model.race import Entry, distance
-from ansorpy.model.verify import LEAST_BOUND, OWN_ERROR, outputs_of
 from benchmarks.common import Results, Row, arguments, chosen, commit, publish, say, table
 from benchmarks.machine import cpu_model, versions
 from benchmarks.models.ladder import LADDER

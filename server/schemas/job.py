@@ -219,7 +219,7 @@ class BundleReply(Wire):
     latency_s: float = Field(description="Sum of the times of its kernels.")
     error: float = Field(description="Largest difference to the reference, by largest element.")
     bound: float = Field(description="Largest difference that is accepted.")
-    reference: str
+    reference: str = Field(description="The oracle, the inputs it got, and what was left out.")
     final: bool = Field(description="False: the search goes on.")
 
 

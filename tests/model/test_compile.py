@@ -22,6 +22,7 @@ from ansorpy.graph.partition import partition
 from ansorpy.measure.host import local_target
 from ansorpy.model import compile as compile_spine
 from ansorpy.model.assemble import TaskLibrary
+from ansorpy.model.check_inputs import random_inputs
 from ansorpy.model.compile import (
     Compilation,
     ModelRequest,
@@ -32,7 +33,7 @@ from ansorpy.model.compile import (
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.tasks import tasks_of
-from ansorpy.model.verify import random_inputs
+from ansorpy.model.verify import check, reference_of
 from ansorpy.records import MemoryStore
 from ansorpy.replay import carried_dag
 from ansorpy.state.rule import Rule
@@ -130,6 +131,23 @@ def test_a_model_becomes_a_bundle(tuned: Tuned) -> None:
     computes(tuned.out, small_model())
     with load_model(tuned.out) as model:
         assert "parts" not in model.manifest
+        assert model.manifest["verified_against"] == tuned.result.reference
+    assert tuned.result.reference.startswith(
+        "our own interpreter only (the graph came without its file) on normal, large, small,"
+    )
+
+
+def test_each_kind_of_inputs_decides_about_a_bundle(tuned: Tuned) -> None:
+    right = reference_of(small_model(), None, 0)
+    assert check(tuned.out, right, 1, "small") <= right.bound
+    case = next(one for one in right.cases if one.name == "negative")
+    scores, pooled = case.outputs
+    wrong = replace(right, cases=(replace(case, outputs=(scores, pooled * 1.01)),))
+    with pytest.raises(RunError, match=r"of its outputs for negative inputs: . of 8 elements of"):
+        check(tuned.out, wrong, 1, "small")
+    other = replace(right, outputs=(right.outputs[0][:, :4], right.outputs[1]))
+    with pytest.raises(RunError, match=r"shapes \[\(1, 5\), \(1, 8\)\]; expected \[\(1, 4\), "):
+        check(tuned.out, other, 1, "small")
 
 
 def test_equal_and_other_weights_are_answered_from_the_store_without_a_trial(

@@ -36,7 +36,7 @@ def test_a_plain_stream_gets_a_line_per_step() -> None:
         "t1_gemm: 1 ms as a first answer",
         "model: about 3 ms per call",
         "m.zip written after 12.0 s: kernels take 2 ms per call; error 1.0e-07 of the largest"
-        " element (bound 2.0e-05, the interpreter of graphs)",
+        " element (bound 2.0e-05), verified against the interpreter of graphs",
         "preflight: the first answer of t0_conv was built and is right; a check takes up to 1 MiB"
         " of memory, 1 GiB are free",
         "model: about 2 ms per call",

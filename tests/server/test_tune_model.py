@@ -58,7 +58,6 @@ def test_a_model_file_becomes_a_bundle_of_the_given_name(model: Path, tmp_path: 
 
 
 def test_the_value_of_a_bound_scalar_goes_to_other_runtimes(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
     value = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
         [
@@ -76,7 +75,7 @@ def test_the_value_of_a_bound_scalar_goes_to_other_runtimes(tmp_path: Path) -> N
     asked = ["tune", str(path), "--trials", "0", "--bind", "scale=3", "--out", str(out), "--json"]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.stderr
-    assert json.loads(done.stdout)["reference"] == "ONNX Runtime without its optimiser"
+    assert json.loads(done.stdout)["reference"].startswith("ONNX Runtime ")
     with load_model(out) as loaded:
         assert {name: float(array) for name, array in loaded.bound().items()} == {"scale": 3.0}
         assert [one.name for one in loaded.inputs] == ["x"]

@@ -21,8 +21,8 @@ from ansorpy.graph.wire.document import Difference, Document, first_difference
 from ansorpy.graph.wire.draw import drawn, with_drawn_weights
 from ansorpy.graph.wire.read import from_json, loads
 from ansorpy.graph.wire.write import sent
+from ansorpy.model.check_inputs import random_inputs
 from ansorpy.model.tasks import ModelTasks, tasks_of
-from ansorpy.model.verify import random_inputs
 from tests.conftest import Golden
 from tests.graph.random_graph import random_graph
 from tests.importers.test_node_cases import by_name

@@ -1,0 +1,116 @@
+"""Oracles of a model file that share nothing with our importer, graph and kernels.
+
+ONNX Runtime and the reference evaluator of onnx. An oracle is asked only about models that it is
+known to compute as the text of their operators says.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from ansorpy.model.race import Entry
+
+# Products of uint8 and int8: without VNNI, ONNX Runtime adds pairs of them in 16 bits, which
+# saturate. Its optimiser and `session.x64quantprecision` mend that if the int8 side is constant.
+INTEGER_PRODUCTS: Final[Mapping[str, int]] = {  # the input that weights come in
+    "MatMulInteger": 1, "ConvInteger": 1, "QLinearMatMul": 3, "QLinearConv": 3,
+}  # fmt: skip
+
+# onnx.reference has one implementation of these for all versions: from this opset on it is right.
+NEWEST_ONLY: Final[Mapping[str, int]] = {
+    "Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "Resize": 18, "Upsample": 10, "GridSample": 20,
+    "RoiAlign": 16, "LpPool": 18, "Scan": 9, "GroupNormalization": 21,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """An independent program that computes a model.
+
+    Args:
+        entries: of the reference, then of a second opinion of the same program, if it has one:
+            the distance of the two tells how far an order of operations may move a result.
+        wide: inputs and outputs are float32 where those of the model are narrower.
+    """
+
+    name: str
+    entries: tuple[Entry, ...]
+    wide: bool = False
+
+
+def oracles_of(file: Path, folder: Path, refusals: list[str]) -> Iterator[Oracle]:
+    """Yield the oracles of a model file, the best first.
+
+    Args:
+        folder: takes a copy of the model in float32, if one is needed.
+        refusals: gets a reason for each oracle that is not asked.
+    """
+    import onnx
+
+    from ansorpy.importers.onnx_widen import narrow_codes, widen
+
+    model = onnx.load_model(file, load_external_data=False)
+    narrow = narrow_codes(model)
+    wide = folder / "wide.onnx"
+
+    def widened() -> Path:
+        if not wide.exists():
+            made = onnx.load_model(file)
+            widen(made)
+            onnx.save_model(made, wide, save_as_external_data=True, location="wide.data")
+        return wide
+
+    if find_spec("onnxruntime") is None:
+        refusals.append("onnxruntime is not installed")
+    elif reason := _misfit_of_runtime(model):
+        refusals.append(f"ONNX Runtime is wrong about {reason}")
+    else:
+        plain, exact = "ort_plain", "ort_exact"
+        names = (exact,) if _products(model) else (plain, exact)
+        whole = onnx.TensorProto.BFLOAT16 in narrow  # it has few kernels for bfloat16
+        path = widened() if whole else file
+        entries = tuple(Entry(name, path) for name in names)
+        yield Oracle(f"ONNX Runtime {version('onnxruntime')}", entries, whole)
+    if reason := _misfit_of_reference(model):
+        refusals.append(f"onnx.reference is wrong about {reason}")
+    else:
+        path = widened() if narrow else file
+        entry = Entry("onnx_reference", path)
+        yield Oracle(f"onnx.reference {version('onnx')}", (entry,), bool(narrow))
+
+
+def _products(model: Any) -> bool:
+    from ansorpy.importers.onnx_widen import nodes_of
+
+    return any(node.op_type in INTEGER_PRODUCTS for node in nodes_of(model))
+
+
+def _misfit_of_runtime(model: Any) -> str:
+    """Return the operators for which ONNX Runtime is known to be wrong, "" for none."""
+    from ansorpy.importers.onnx_widen import nodes_of
+
+    known = {tensor.name for tensor in model.graph.initializer}
+    known |= {n.output[0] for n in nodes_of(model) if n.op_type == "Constant"}
+    for node in nodes_of(model):
+        at = INTEGER_PRODUCTS.get(node.op_type)
+        if at is not None and node.input[at] not in known:
+            return f"{node.op_type} of operands that are both computed, on processors without VNNI"
+    return ""
+
+
+def _misfit_of_reference(model: Any) -> str:
+    """Return the operators for which onnx.reference is known to be wrong, "" for none."""
+    from ansorpy.importers.onnx_widen import nodes_of
+
+    versions = [model, *model.functions]
+    least = min(
+        (one.version for part in versions for one in part.opset_import if not one.domain), default=1
+    )
+    for node in nodes_of(model):
+        first = NEWEST_ONLY.get(node.op_type)
+        if first is not None and least < first:
+            return f"{node.op_type} before opset {first}"
+    return ""
