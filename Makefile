@@ -70,7 +70,7 @@ test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment o
 test-cuda: $(CUDA)/run.ok  ## the tests that need ptxas, nvdisasm and numba-cuda, in an environment of their own (.venv-cuda)
 	$(CUDA)/bin/python -m pytest -q -m cuda tests/codegen/simt tests/artifact/test_cuda.py tests/cost
 
-test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs of the night
+test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs and the sweep of the night
 	ANSORPY_NIGHT=1 $(BIN)/python -m pytest -q --timeout 3600
 
 check: $(VENV)/dev.ok  ## what must hold before a push: style, types, import floors, fast tests

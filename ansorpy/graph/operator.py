@@ -136,7 +136,12 @@ class Operands:
         return None if found is None else tuple(found)
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or `default` if it is absent."""
+        """Return an attribute, or `default` if it is absent.
+
+        Attributes of ONNX are float32, their defaults as well; float64 shows the difference.
+        """
+        if name not in self.node.attrs and isinstance(default, float) and self.given(0):
+            return float(np.float32(default)) if self.dtype(0) == "float64" else default
         return self.node.attrs.get(name, default)
 
     def refuse(self, because: str, expected: str) -> NoReturn:

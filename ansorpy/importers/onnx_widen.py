@@ -1,4 +1,4 @@
-"""Models of float16 and bfloat16 as models of float32, for evaluators that lack the narrow dtypes."""
+"""Models of float16 and bfloat16 as models of float32, for programs that lack narrow dtypes."""
 
 from collections.abc import Iterator
 from typing import Final

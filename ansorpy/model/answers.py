@@ -83,7 +83,7 @@ class Opinions:
         dtypes = dtypes_of(self._graph)
         return [
             [
-                np.asarray(narrowed(one, dtype)) if one.dtype.kind == "f" else one
+                stored(one, dtype)
                 for one, dtype in zip(answers.outputs(given, timeout_s), dtypes, strict=True)
             ]
             for answers in self._asked
@@ -95,3 +95,13 @@ class Opinions:
     def __exit__(self, *_: object) -> None:
         for answers in self._asked:
             answers.__exit__()
+
+
+def stored(array: Array, dtype: str) -> Array:
+    """Return an output of a runtime as our arrays of a dtype; floats may be wider.
+
+    The bits of some NaNs would overflow when they are rounded to bfloat16.
+    """
+    if array.dtype.kind != "f":
+        return array
+    return np.asarray(narrowed(np.where(np.isnan(array), np.float32(np.nan), array), dtype))

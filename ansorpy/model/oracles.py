@@ -13,16 +13,26 @@ from typing import Any, Final
 
 from ansorpy.model.race import Entry
 
-# Products of uint8 and int8: without VNNI, ONNX Runtime adds pairs of them in 16 bits, which
-# saturate. Its optimiser and `session.x64quantprecision` mend that if the int8 side is constant.
-INTEGER_PRODUCTS: Final[Mapping[str, int]] = {  # the input that weights come in
+# Products of integers, and the input that weights come in. Without VNNI, ONNX Runtime adds pairs of
+# products of uint8 and int8 in 16 bits, which saturate. `session.x64quantprecision` mends that for
+# constant weights, but for zero points of QLinearMatMul and pads of ConvInteger.
+INTEGER_PRODUCTS: Final[Mapping[str, int]] = {
     "MatMulInteger": 1, "ConvInteger": 1, "QLinearMatMul": 3, "QLinearConv": 3,
 }  # fmt: skip
+INEXACT_PRODUCTS: Final = frozenset({"ConvInteger", "QLinearMatMul"})
 
-# onnx.reference has one implementation of these for all versions: from this opset on it is right.
-NEWEST_ONLY: Final[Mapping[str, int]] = {
-    "Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "Resize": 18, "Upsample": 10, "GridSample": 20,
-    "RoiAlign": 16, "LpPool": 18, "Scan": 9, "GroupNormalization": 21,
+NEVER: Final = 1 << 30
+# The first opset at which onnx.reference computes an operator as its text says. Most of these have
+# one implementation for all versions.
+REFERENCE_FROM: Final[Mapping[str, int]] = {
+    "Softmax": 13, "Hardmax": 13, "Resize": 18, "Upsample": NEVER, "GridSample": 20,
+    "RoiAlign": 16, "Scan": 9, "GroupNormalization": 21,
+    "BatchNormalization": 14,  # takes older versions for training
+    "GlobalMaxPool": NEVER,  # drops axes
+    "LogSoftmax": NEVER,  # underflows to -inf
+    "LpNormalization": NEVER,  # sums without absolute values
+    "LpPool": NEVER,
+    "LRN": NEVER,  # leaves out all channels but the first
 }  # fmt: skip
 
 
@@ -96,8 +106,8 @@ def _misfit_of_runtime(model: Any) -> str:
     known |= {n.output[0] for n in nodes_of(model) if n.op_type == "Constant"}
     for node in nodes_of(model):
         at = INTEGER_PRODUCTS.get(node.op_type)
-        if at is not None and node.input[at] not in known:
-            return f"{node.op_type} of operands that are both computed, on processors without VNNI"
+        if node.op_type in INEXACT_PRODUCTS or (at is not None and node.input[at] not in known):
+            return f"this {node.op_type} on processors without VNNI"
     return ""
 
 
@@ -110,7 +120,24 @@ def _misfit_of_reference(model: Any) -> str:
         (one.version for part in versions for one in part.opset_import if not one.domain), default=1
     )
     for node in nodes_of(model):
-        first = NEWEST_ONLY.get(node.op_type)
-        if first is not None and least < first:
-            return f"{node.op_type} before opset {first}"
+        first = REFERENCE_FROM.get(node.op_type, 0)
+        if least < first:
+            return node.op_type + (f" before opset {first}" if first < NEVER else "")
+        if _is_odd(node):
+            return f"this {node.op_type}"
     return ""
+
+
+def _is_odd(node: Any) -> bool:
+    """Return True for a node whose attributes onnx.reference does not respect as the text says."""
+    from onnx.helper import get_attribute_value
+
+    attrs = {one.name: get_attribute_value(one) for one in node.attribute}
+    automatic = attrs.get("auto_pad", b"NOTSET") != b"NOTSET"
+    if node.op_type == "ConvTranspose":
+        return bool(automatic or attrs.get("group", 1) != 1)
+    if node.op_type == "MaxPool":
+        pads = attrs.get("pads", [])
+        uneven = pads[: len(pads) // 2] != pads[len(pads) // 2 :]
+        return bool(automatic or uneven or attrs.get("ceil_mode", 0) or len(node.output) > 1)
+    return False

@@ -6,7 +6,7 @@ import pytest
 from ansorpy.errors import GraphError
 from ansorpy.graph import Dim, Graph, Node, Output, ValueInfo, Weight
 from ansorpy.graph.builder import GraphBuilder
-from ansorpy.graph.interp import run
+from ansorpy.graph.interp import evaluate, run
 
 
 def test_a_graph_of_nodes_runs_as_numpy_does() -> None:
@@ -78,3 +78,12 @@ def test_a_value_that_is_read_before_it_is_defined_fails_the_check() -> None:
     graph = Graph((Node("Relu", ("z",), ("y",)),), ("x",), (Output("y", "y"),), values)
     with pytest.raises(GraphError, match="'z' is not defined before"):
         graph.check()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "slope"), [("float64", float(np.float32(0.01))), ("float32", np.float32(0.01))]
+)
+def test_defaults_of_float_attributes_are_float32(dtype: str, slope: float) -> None:
+    x = np.array([-1.0, -3.0], dtype)
+    (found,) = evaluate(Node("LeakyRelu", ("x",), ("y",)), {"x": x}, {})
+    np.testing.assert_array_equal(found, (x * slope).astype(dtype))

@@ -12,7 +12,7 @@ from ansorpy.artifact.harness import widened
 from ansorpy.importers.model_file import read_model
 from ansorpy.model import oracles
 from ansorpy.model.check_inputs import hard_inputs, nudged
-from ansorpy.model.oracles import NEWEST_ONLY
+from ansorpy.model.oracles import REFERENCE_FROM
 from ansorpy.model.verify import ModelReference, reference_of
 
 Shape = tuple[int, ...]
@@ -122,7 +122,7 @@ def test_the_reference_of_onnx_is_not_asked_about_older_versions_that_it_has_not
                 continue  # onnx.reference says so itself
             if found == name and not same and name not in added:
                 changed[name] = opset + 1
-    assert {n: first for n, first in changed.items() if first > NEWEST_ONLY.get(n, 0)} == {}
+    assert {n: first for n, first in changed.items() if first > REFERENCE_FROM.get(n, 0)} == {}
 
 
 def test_bfloat16_is_computed_by_onnx_runtime_in_float32(tmp_path: Path) -> None:
