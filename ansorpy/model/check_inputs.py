@@ -23,7 +23,7 @@ RUN_TIME_SCALE: Final = 1e12  # masks and temperatures that a caller may give
 EXTREMES: Final = frozenset({  # operators without sums: an infinity stays in its place
     "Abs", "Add", "Ceil", "Clip", "Div", "Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater",
     "HardSigmoid", "HardSwish", "LeakyRelu", "Less", "Log", "Max", "MaxPool", "Min",
-    "Mish", "Mul", "Neg", "PRelu", "Pow", "ReduceMax", "ReduceMin", "Relu",
+    "Mish", "Mul", "Neg", "Pow", "ReduceMax", "ReduceMin", "Relu",
     "Round", "Selu", "Sigmoid", "Sign", "Softmax", "Softplus", "Softsign", "Sqrt", "Sub", "Tanh",
     "ThresholdedRelu", "Where",
 })  # fmt: skip

@@ -27,6 +27,7 @@ NEVER: Final = 1 << 30
 REFERENCE_FROM: Final[Mapping[str, int]] = {
     "Softmax": 13, "Hardmax": 13, "Resize": 18, "Upsample": NEVER, "GridSample": 20,
     "RoiAlign": 16, "Scan": 9, "GroupNormalization": 21,
+    "AveragePool": 7,  # counts pads before
     "BatchNormalization": 14,  # takes older versions for training
     "GlobalMaxPool": NEVER,  # drops axes
     "LogSoftmax": NEVER,  # underflows to -inf
