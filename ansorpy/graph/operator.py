@@ -83,7 +83,7 @@ class Operands:
         array = self.array(position)
         if array.size != 1:
             self.refuse(f"input {position} has {array.size} elements", "one element")
-        return array.reshape(-1)[0].item()
+        return checked_array(array.reshape(-1), self.dtype(position), str(self.node)).item()
 
     def empty(self, position: int) -> bool:
         """Return True if an input is a constant without elements."""

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from ansorpy import te
 from ansorpy.errors import GraphError
 from ansorpy.graph import Dim, Graph, Node, Output, ValueInfo, Weight
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.interp import evaluate, run
+from ansorpy.graph.operator import Operands
 
 
 def test_a_graph_of_nodes_runs_as_numpy_does() -> None:
@@ -87,3 +89,17 @@ def test_defaults_of_float_attributes_are_float32(dtype: str, slope: float) -> N
     x = np.array([-1.0, -3.0], dtype)
     (found,) = evaluate(Node("LeakyRelu", ("x",), ("y",)), {"x": x}, {})
     np.testing.assert_array_equal(found, (x * slope).astype(dtype))
+
+
+def test_a_known_number_of_bfloat16_is_no_bit_pattern() -> None:
+    exponent = Weight.of(np.array([0xBF80], np.uint16), "bfloat16")  # -1
+    x = np.array([0x4080, 0xC000], np.uint16)  # 4 and -2
+    values = {name: ValueInfo(name, (n,), "bfloat16") for name, n in (("x", 2), ("e", 1))}
+    graph = Graph((), ("x",), (), values, {"e": exponent})
+    node = Node("Pow", ("x", "e"), ("y",))
+    (found,) = evaluate(node, {"x": x, "e": exponent.array}, graph.weights, graph)
+    np.testing.assert_array_equal(found, [0x3E80, 0xBF00])  # 0.25 and -0.5
+    number = Operands(
+        node, lambda name: te.placeholder((2,), name, "bfloat16"), graph.weights
+    ).number(1)
+    assert number == -1

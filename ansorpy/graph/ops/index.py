@@ -36,6 +36,8 @@ def _constant_of_shape(on: Operands) -> Array:
 
 @value_operator("Range", "stash_type")
 def _range(on: Operands) -> Array:
+    if on.dtype(0) == "bfloat16":
+        on.refuse("its values are bfloat16", "another dtype, and a Cast")
     first, last, step = (on.number(n) for n in range(3))
     if not step or abs((last - first) / step) > MOST_ELEMENTS:
         on.refuse(f"it counts from {first} to {last} by {step}", f"at most {MOST_ELEMENTS} steps")
