@@ -135,6 +135,8 @@ def _is_odd(node: Any) -> bool:
 
     attrs = {one.name: get_attribute_value(one) for one in node.attribute}
     automatic = attrs.get("auto_pad", b"NOTSET") != b"NOTSET"
+    if node.op_type in ("RNN", "GRU", "LSTM"):
+        return not attrs.keys().isdisjoint(("activations", "clip", "input_forget"))
     if node.op_type == "ConvTranspose":
         return bool(automatic or attrs.get("group", 1) != 1)
     if node.op_type == "MaxPool":

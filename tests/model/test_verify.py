@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -83,6 +84,25 @@ def test_a_fallback_is_told_with_its_reason(tmp_path: Path) -> None:
         f"our own interpreter only ({reason}; onnx.reference is wrong about Softmax before opset"
         " 13)"
     )
+
+
+@pytest.mark.usefixtures("without_runtime")
+@pytest.mark.parametrize(
+    ("operator", "attributes", "shape"),
+    [
+        ("MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}, (1, 1, 5, 5)),
+        ("LpNormalization", {"axis": 1, "p": 1}, (2, 3)),
+        ("GlobalMaxPool", {}, (1, 2, 3)),
+    ],
+)
+def test_the_reference_of_onnx_is_not_asked_about_its_mistakes(
+    operator: str, attributes: dict[str, Any], shape: Shape, tmp_path: Path
+) -> None:
+    node = helper.make_node(operator, ["x"], ["y"], **attributes)
+    inputs = {"x": (TensorProto.FLOAT, shape)}
+    found = referred(saved(tmp_path / "m.onnx", [node], inputs, TensorProto.FLOAT, 13))
+    assert "onnx.reference is wrong about" in found.source
+    assert operator in found.source
 
 
 def test_a_graph_without_its_file_is_verified_by_our_interpreter_only(tmp_path: Path) -> None:
