@@ -7,6 +7,7 @@ onnx_nodes.py   the nodes of a graph, of inlined functions and of branches that 
 onnx_functions.py  functions are inlined, or converted from another opset
 onnx_loops.py   loops with a known number of steps are written out
 onnx_empty.py   nodes with tensors without elements
+onnx_old.py     a model of an older opset: the version converter, and meanings that it loses
 onnx_write.py   a graph becomes a model of ONNX
 onnx_run.py     a model file is run by the reference implementation of ONNX
 onnx_values.py  tensors, attributes and dtypes of ONNX as those of ansorpy

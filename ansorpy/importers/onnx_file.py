@@ -15,6 +15,7 @@ from ansorpy.graph.graph import Array
 from ansorpy.graph.remedies import shape_option
 from ansorpy.importers.onnx_functions import LocalFunctions, check_functions, inlined
 from ansorpy.importers.onnx_nodes import DOMAINS, MOST_DEPTH, MOST_NODES, NodeImporter
+from ansorpy.importers.onnx_old import converted, state_meanings
 from ansorpy.importers.onnx_values import KEPT_VALUES, dense, dtype_of
 
 OPSET: Final = 23  # operators are defined for this version of ONNX's operator set
@@ -122,7 +123,7 @@ def _at_opset(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[onnx.Tensor
     """Return a model at opset 23 or later, without its weights, and the weights.
 
     Weights of more than KEPT_VALUES elements pass as inputs through the converter, which copies
-    initializers. A model that the converter refuses is returned as it was.
+    initializers. A model that the converter refuses keeps its opset.
     """
     tensors = list(model.graph.initializer)
     if _opset(model) >= OPSET:
@@ -137,11 +138,12 @@ def _at_opset(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[onnx.Tensor
             slim.graph.input.append(
                 onnx.helper.make_tensor_value_info(one.name, one.data_type, list(one.dims))
             )
-    try:
-        made = onnx.version_converter.convert_version(slim, OPSET)
-    except (RuntimeError, ValueError, onnx.version_converter.ConvertError):
-        return model, tensors
-    return made, [*made.graph.initializer, *large]
+    made = converted(slim, _opset(model), OPSET)
+    if made is not None:
+        return made, [*made.graph.initializer, *large]
+    same = _without_weights(model, {one.name for one in tensors})
+    state_meanings(same, _opset(model))
+    return same, tensors
 
 
 def _without_weights(model: onnx.ModelProto, names: set[str]) -> onnx.ModelProto:

@@ -20,6 +20,7 @@ from ansorpy.graph.remedies import bind_option
 from ansorpy.importers.onnx_empty import empty, without_elements
 from ansorpy.importers.onnx_functions import LocalFunctions, bound, key_of
 from ansorpy.importers.onnx_loops import Scope, loop, scan
+from ansorpy.importers.onnx_old import BEFORE_11
 from ansorpy.importers.onnx_values import (
     CODES,
     KEPT_VALUES,
@@ -52,7 +53,7 @@ class NodeImporter:
             "Loop": partial(loop, self), "Scan": partial(scan, self),
             "Constant": self._constant, "Identity": self._identity, "Dropout": self._dropout,
             "If": self._if, "CastLike": self._cast_like, "Split": self._split,
-            "OptionalHasElement": self._has_element,
+            "Resize": self._resize, "OptionalHasElement": self._has_element,
             "OptionalGetElement": self._identity,
         }  # fmt: skip
 
@@ -312,6 +313,27 @@ class NodeImporter:
             inputs[1:] = [self.builder.constant(self.fresh(f"{node.output[0]}.sizes"), lengths)]
         if outputs:
             self.builder.add("Split", inputs, outputs, attrs, node.name)
+
+    def _resize(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
+        """Add a Resize; one of opset 10 takes the floor on axes that grow, the ceil on others."""
+        attrs = attributes_of(node, place)
+        inputs = [scope[name] if name else "" for name in node.input]
+        if attrs.get("nearest_mode") == BEFORE_11:
+            if len(inputs) == 2:  # a model that the version converter refuses
+                inputs.insert(1, "")
+            weight = self.builder.weights.get(inputs[2])
+            known = weight is not None and weight.load is not None
+            scales = weight.array if weight is not None and known else np.ones(1, np.float32)
+            attrs["nearest_mode"] = "floor" if scales.min(initial=1) >= 1 else "ceil"
+            if scales.min(initial=1) < 1 < scales.max(initial=1):
+                grow, shrink = (
+                    self.builder.constant(self.fresh(inputs[2]), limit(scales, np.float32(1)))
+                    for limit in (np.maximum, np.minimum)
+                )
+                inputs[0] = self._add("Resize", [inputs[0], "", shrink], inputs[0], attrs)
+                inputs[2], attrs = grow, {**attrs, "nearest_mode": "floor"}
+        scope[node.output[0]] = self.fresh(node.output[0])
+        self.builder.add("Resize", inputs, [scope[node.output[0]]], attrs, node.name)
 
     def _add(
         self, op: str, inputs: list[str], name: str, attrs: Mapping[str, Attribute], label: str = ""

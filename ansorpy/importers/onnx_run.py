@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from ansorpy.errors import GraphError
 from ansorpy.graph.graph import Array
 from ansorpy.importers.onnx_file import OPSET
+from ansorpy.importers.onnx_old import converted
 from ansorpy.importers.onnx_values import KINDS
 
 
@@ -29,7 +30,7 @@ def reference_run(path: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
     try:
         model = onnx.load_model(path)
         if _opset(model) < OPSET:
-            model = onnx.version_converter.convert_version(model, OPSET)
+            model = converted(model, _opset(model), OPSET) or onnx.ModelProto()
         names = {value.name for value in model.graph.input}
         session = ReferenceEvaluator(model)
         with np.errstate(all="ignore"):
