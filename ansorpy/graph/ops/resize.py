@@ -1,19 +1,21 @@
 """Resize: every axis by itself, as a table of source elements and weights made ahead of time.
 
 Positions follow the specification of ONNX, opset 19: the coordinate transformation, then the
-nearest element or the weights of its neighbours.
+nearest element or the weights of its neighbours. Positions are exact if the file states sizes, and
+rounded to float32, as scales are, if it states scales.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from math import ceil, floor
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from ansorpy import te, topi
-from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE
 from ansorpy.graph.graph import Array
 from ansorpy.graph.operator import Operands, operator
 from ansorpy.te.tensor import Tensor
@@ -21,47 +23,55 @@ from ansorpy.te.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class ResizedAxis:
-    """One axis: extents before and after, the scale, and the region of interest."""
+    """One axis: extents before and after, the scale, and the region of interest.
+
+    The scale is a Fraction or a float32 of NumPy, and so are positions.
+    """
 
     old: int
     new: int
-    scale: float
+    scale: Any
     first: float = 0.0
     last: float = 1.0
 
-    def position(self, i: int, mode: str) -> float:
+    def position(self, i: int, mode: str) -> Fraction | float:
         """Return the position in the data of an element of the result."""
         old, scale = self.old, self.scale
-        new = scale * old  # not rounded down, as the specification has it
-        middle = (i + 0.5) / scale - 0.5
+        half = type(scale)(1) / 2
+        new = scale * old  # not rounded down, as examples of the specification have it
         match mode:
             case "half_pixel":
-                return middle
+                found = (i + half) / scale - half
             case "half_pixel_symmetric":
-                return old / 2 * (1 - self.new / new) + middle
+                found = old * half * (1 - self.new / new) + (i + half) / scale - half
             case "pytorch_half_pixel":
-                return middle if new > 1 else 0.0
+                found = (i + half) / scale - half if self.new > 1 else half * 0
             case "align_corners":
-                return i * (old - 1) / (new - 1) if new > 1 else 0.0
+                found = i * (old - 1) / (new - 1) if new > 1 else half * 0
             case "tf_half_pixel_for_nn":  # opsets 11 and 12 alone have it
-                return (i + 0.5) / scale
+                found = (i + half) / scale
             case "asymmetric":
-                return i / scale
+                found = i / scale
             case _:  # tf_crop_and_resize
-                if new <= 1:
-                    return 0.5 * (self.first + self.last) * (old - 1)
-                step = (self.last - self.first) * (old - 1) / (new - 1)
-                return self.first * (old - 1) + i * step
+                first, last = np.float32(self.first), np.float32(self.last)
+                found = (
+                    first * (old - 1) + i * (last - first) * (old - 1) / np.float32(self.new - 1)
+                    if self.new > 1
+                    else np.float32(0.5) * (first + last) * (old - 1)
+                )
+        return found if isinstance(found, Fraction) else float(found)
 
 
 LARGEST_EXTENT: Final = 1 << 16  # elements of a resized axis: images are smaller
+WHOLE: Final = 2.0**-45  # share of a result that rounding of its float64 terms may take away
 MODES: Final = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
     "tf_crop_and_resize", "tf_half_pixel_for_nn",
 )  # fmt: skip
-ROUNDINGS: Final[Mapping[str, Callable[[float], int]]] = {
-    "round_prefer_floor": lambda x: ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: floor(x + 0.5),
+HALF: Final = Fraction(1, 2)
+ROUNDINGS: Final[Mapping[str, Callable[[Any], int]]] = {
+    "round_prefer_floor": lambda x: ceil(x - HALF),
+    "round_prefer_ceil": lambda x: floor(x + HALF),
     "floor": floor,
     "ceil": ceil,
 }
@@ -83,10 +93,26 @@ def _resize(on: Operands) -> Tensor:
     axes = on.attribute("axes", tuple(range(len(x.shape))))
     dtype = x.dtype
     lines = _lines(on, x, axes)
-    if on.attribute("mode", "nearest") != "nearest" and dtype not in FLOATS:
-        x = topi.cast(x, "float32")
+    if on.attribute("mode", "nearest") != "nearest" and dtype not in ("float32", "float64"):
+        x = topi.cast(x, "float32" if dtype in FLOATS else "float64")
+    masks = []
     for axis, line in zip(axes, lines, strict=True):
-        x = _along(on, x, axis, line)
+        x, outside = _along(on, x, axis, line)
+        masks += [outside] if outside.any() else []
+    value = on.attribute("extrapolation_value", 0.0)
+    for mask in masks:
+        x = topi.where(te.constant(mask), value if x.dtype in FLOATS else int(value), x)
+    return _rounded(x, dtype)
+
+
+def _rounded(x: Tensor, dtype: str) -> Tensor:
+    """Return interpolated elements in a dtype; integers are rounded towards zero.
+
+    Weights may add up to a little less than 1, and a whole number must not become the one below.
+    """
+    if x.dtype in FLOATS and dtype not in FLOATS:
+        low, high = INTEGER_RANGE[dtype]
+        x = topi.clip(topi.multiply(x, 1 + WHOLE), float(low), float(high))
     return topi.cast(x, dtype)
 
 
@@ -96,16 +122,19 @@ def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[ResizedAxis]:
         sizes = list(on.ints(3))
         if len(sizes) != len(axes):
             on.refuse(f"there are {len(sizes)} sizes", f"{len(axes)}, one per axis")
-        scales = [new / old for new, old in zip(sizes, extents, strict=True)]
+        scales: list[Any] = [Fraction(new, old) for new, old in zip(sizes, extents, strict=True)]
         policy = on.attribute("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
             scale = min(scales) if policy == "not_larger" else max(scales)
             scales = [scale] * len(axes)
-            sizes = [floor(scale * old + 0.5) for old in extents]
+            sizes = [floor(scale * old + HALF) for old in extents]
     else:
-        scales = [float(value) for value in on.array(2).reshape(-1)]
+        scales = list(on.array(2).astype(np.float32).reshape(-1))
         if len(scales) != len(axes) or min(scales) <= 0:
-            on.refuse(f"its scales are {scales[:8]}", f"{len(axes)} positive numbers")
+            on.refuse(
+                f"its scales are {[float(one) for one in scales[:8]]}",
+                f"{len(axes)} positive numbers",
+            )
         sizes = [floor(scale * old) for scale, old in zip(scales, extents, strict=True)]
     if min(sizes) < 1 or max(sizes) > LARGEST_EXTENT:
         on.refuse(f"its sizes are {sizes[:8]}", f"extents from 1 to {LARGEST_EXTENT}")
@@ -120,29 +149,23 @@ def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[ResizedAxis]:
     ]
 
 
-def _along(on: Operands, x: Tensor, axis: int, line: ResizedAxis) -> Tensor:
-    """Return the tensor with one axis resized."""
+def _along(on: Operands, x: Tensor, axis: int, line: ResizedAxis) -> tuple[Tensor, Array]:
+    """Return the tensor with one axis resized, and a mask of elements outside of the data."""
     mode = on.attribute("coordinate_transformation_mode", "half_pixel")
     positions = [line.position(i, mode) for i in range(line.new)]
-    if on.attribute("mode", "nearest") == "nearest":
-        rounding = ROUNDINGS[on.attribute("nearest_mode", "round_prefer_floor")]
-        return _picked(x, axis, [min(max(rounding(at), 0), line.old - 1) for at in positions])
-    tables = [_neighbours(on, at, line) for at in positions]
-    places = np.clip([places for places, _ in tables], 0, line.old - 1)
-    weights = np.array([weights for _, weights in tables])
-    outside = np.array([not 0 <= at <= line.old - 1 for at in positions])
-    if mode != "tf_crop_and_resize":
-        outside[:] = False
-    if line.new == line.old and positions == list(range(line.old)):
-        return x
-    made = topi.resample(x, places, weights, axis)
-    if not outside.any():
-        return made
     shape = [1] * len(x.shape)
     shape[axis] = line.new
-    return topi.where(
-        te.constant(outside.reshape(shape)), on.attribute("extrapolation_value", 0.0), made
-    )
+    crop = mode == "tf_crop_and_resize"
+    outside = np.array([crop and not 0 <= at <= line.old - 1 for at in positions]).reshape(shape)
+    if on.attribute("mode", "nearest") == "nearest":
+        rounding = ROUNDINGS[on.attribute("nearest_mode", "round_prefer_floor")]
+        places = [min(max(rounding(at), 0), line.old - 1) for at in positions]
+        return _picked(x, axis, places), outside
+    if positions == list(range(line.old)):
+        return x, outside
+    tables = [_neighbours(on, at, line) for at in positions]
+    taps = np.clip([places for places, _ in tables], 0, line.old - 1)
+    return topi.resample(x, taps, np.array([weights for _, weights in tables]), axis), outside
 
 
 def _picked(x: Tensor, axis: int, places: Sequence[int]) -> Tensor:
@@ -160,13 +183,13 @@ def _picked(x: Tensor, axis: int, places: Sequence[int]) -> Tensor:
     return topi.take(x, te.constant(np.array(places)), axis)
 
 
-def _neighbours(on: Operands, at: float, line: ResizedAxis) -> tuple[Array, Array]:
+def _neighbours(on: Operands, at: Fraction | float, line: ResizedAxis) -> tuple[Array, Array]:
     """Return source elements and their weights; a whole position counts to its left neighbour."""
     low = floor(at)
-    ratio = at - low
+    ratio = float(at - low)
     if ratio == 0:
         low, ratio = low - 1, 1.0
-    scale = min(line.scale, 1.0) if on.attribute("antialias", 0) else 1.0
+    scale = min(float(line.scale), 1.0) if on.attribute("antialias", 0) else 1.0
     if on.attribute("mode") == "linear":
         reach = 1
         weights_of: Callable[[Array], Array] = _triangle
