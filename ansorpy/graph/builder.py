@@ -26,7 +26,14 @@ from ansorpy.graph.graph import (
     Weight,
 )
 from ansorpy.graph.interp import evaluate
-from ansorpy.graph.operator import EmptyResult, Operands, constant_values, operator_of, tensors
+from ansorpy.graph.operator import (
+    EmptyResult,
+    NumpyFunction,
+    Operands,
+    constant_values,
+    operator_of,
+    tensors,
+)
 from ansorpy.graph.remedies import bind_option
 from ansorpy.te.tensor import Tensor
 
@@ -168,6 +175,9 @@ class GraphBuilder:
         """Add a node that NumPy computes, with a name for every output; or fold it."""
         twin = operator_of(node).hosted
         assert twin is not None
+        dtypes = {self.values[name].dtype for name in node.inputs if name}
+        if "bfloat16" in dtypes and not twin.moves:
+            return self._add_widened(node, twin)
         facts = twin.facts(Operands(node, self._placeholder, self.weights))
         names = [name for name in node.inputs if name]
         known = [self.weights.get(name) for name in names]
@@ -185,6 +195,33 @@ class GraphBuilder:
             self._define(ValueInfo(name, shape, dtype))
         self._append(Node(node.op, node.inputs, tuple(every), node.attrs, node.name))
         return node.outputs
+
+    def _add_widened(self, node: Node, twin: NumpyFunction) -> tuple[str, ...]:
+        """Add a node of bfloat16 that NumPy computes between casts: NumPy has no bfloat16."""
+        inputs = [
+            self.add("Cast", [name], [self._fresh_float(name)], {"to": "float32"})[0]
+            if name and self.values[name].dtype == "bfloat16"
+            else name
+            for name in node.inputs
+        ]
+        wide = Node(node.op, tuple(inputs), node.outputs, node.attrs, node.name)
+        facts = twin.facts(Operands(wide, self._placeholder, self.weights))
+        outputs = [
+            self._fresh_float(name) if name and dtype == "float32" else name
+            for name, (_, dtype) in zip(node.outputs, facts, strict=False)
+        ]
+        made = self.add(node.op, inputs, outputs, node.attrs, node.name)
+        for name, one in zip(node.outputs, made, strict=False):
+            if name and one != name:
+                self.add("Cast", [one], [name], {"to": "bfloat16"})
+        return (*node.outputs, *made[len(node.outputs) :])
+
+    def _fresh_float(self, name: str) -> str:
+        """Return a name that no value has, for the float32 elements of a value."""
+        number = 1
+        while (found := f"{name}.float32.{number}") in self.values:
+            number += 1
+        return found
 
     def _check_folds(self, node: Node) -> None:
         if not self.folds:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ansorpy.errors import GraphError
-from ansorpy.graph import Dim
+from ansorpy.graph import Dim, Graph
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.hosted.text import function_text
 from ansorpy.graph.interp import run
@@ -49,6 +49,45 @@ def test_a_hosted_node_of_known_operands_folds() -> None:
     builder.constant("x", np.array([[0.0, 2.0], [3.0, 0.0]], np.float32))
     builder.add("NonZero", ["x"], ["places"])
     assert builder.weights["places"].array.tolist() == [[0, 1], [1, 0]]
+
+
+def narrow(op: str, operand: np.ndarray | None = None, outputs: int = 1, **attrs: int) -> Graph:
+    """Return a graph of one node that reads x of bfloat16."""
+    builder = GraphBuilder(hosted=True)
+    builder.input("x", X.shape, "bfloat16")
+    names = ["x"] if operand is None else ["x", builder.constant("k", operand)]
+    for name in builder.add(op, names, [f"y{n}" for n in range(outputs)], attrs):
+        builder.output(name, name)
+    return builder.graph()
+
+
+X = np.array([[1.5, -1.5, 0.0, -0.0, 3.0, -7.0, 2.0, 1.0]], np.float32)
+BITS = (X.view(np.uint32) >> 16).astype(np.uint16)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_elements_of_bfloat16_are_ranked_by_value(largest: int) -> None:
+    graph = narrow("TopK", np.array([3]), 2, largest=largest)
+    found = run(graph, {"x": BITS})
+    order = np.argsort(-X if largest else X, 1, kind="stable")[:, :3]
+    assert graph.values["y0"].dtype == "bfloat16"
+    assert found["y1"].tolist() == order.tolist()
+    assert found["y0"].tolist() == np.take_along_axis(BITS, order, 1).tolist()
+
+
+def test_a_zero_of_bfloat16_is_zero_with_either_sign() -> None:
+    assert run(narrow("NonZero"), {"x": BITS})["y0"].tolist() == [[0] * 6, [0, 1, 4, 5, 6, 7]]
+
+
+def test_products_of_bfloat16_are_those_of_its_values() -> None:
+    found = run(narrow("CumProd", np.array(1)), {"x": BITS})["y0"]
+    wanted = np.cumprod(X, 1)
+    assert ((found.astype(np.uint32) << 16).view(np.float32) == wanted).all()
+
+
+def test_parts_of_bfloat16_keep_their_bits() -> None:
+    found = run(narrow("Compress", np.arange(8) > 4, axis=1), {"x": BITS})["y0"]
+    assert found.tolist() == BITS[:, 5:].tolist()
 
 
 HOSTED = sorted(name for name, one in OPERATORS.items() if one.hosted is not None)

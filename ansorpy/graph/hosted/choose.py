@@ -49,7 +49,7 @@ def compress(reads: Sequence[Array], axis: int | None = None) -> tuple[Array]:
     return (np.take(x.reshape(-1) if axis is None else x, condition, 0 if axis is None else axis),)
 
 
-@hosted("Compress", compress, "axis")
+@hosted("Compress", compress, "axis", moves=True)
 def _compress(on: Operands) -> Sequence[Facts]:
     shape, axis = on.shape(0), on.attribute("axis")
     if axis is None:
@@ -130,7 +130,7 @@ def same_bits(reads: Sequence[Array], to: str = "") -> tuple[Array]:
     return (bits.view("uint16" if to == "bfloat16" else to),)
 
 
-@hosted("BitCast", same_bits, "to")
+@hosted("BitCast", same_bits, "to", moves=True)
 def _same_bits(on: Operands) -> Sequence[Facts]:
     to = on.attribute("to")
     if to not in SIZE_BYTES or SIZE_BYTES[to] != SIZE_BYTES[on.dtype(0)]:

@@ -29,7 +29,7 @@ def max_unpool(
     return (wide,)
 
 
-@hosted("MaxUnpool", max_unpool, "kernel_shape", "pads", "strides")
+@hosted("MaxUnpool", max_unpool, "kernel_shape", "pads", "strides", moves=True)
 def _max_unpool(on: Operands) -> Sequence[Facts]:
     shape, kernel = on.shape(0), on.attribute("kernel_shape", ())
     rank = len(shape) - 2
