@@ -71,6 +71,11 @@ def _sigmoid(x: FloatArray) -> FloatArray:
     return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
+def _pow(x: FloatArray, y: FloatArray) -> FloatArray:
+    # NumPy takes a root where one exponent of 0.5 is for all, and sqrt(-inf) is NaN.
+    return np.where(np.isneginf(x) & (y == 0.5), np.inf, np.power(x, y))
+
+
 def _rounding(meaning: Callable[[Any], Any], doc: str) -> ScalarFunction:
     return ScalarFunction(meaning, f"np.{meaning.__name__}({{}})", doc, roundoffs=0, whole=True)
 
@@ -116,7 +121,7 @@ FUNCTIONS: Final[Mapping[str, ScalarFunction]] = {
 }
 
 BINARY_FUNCTIONS: Final[Mapping[str, BinaryFunction]] = {
-    "pow": BinaryFunction(np.power, "({} ** {})", "`a` to the power of `b`."),
+    "pow": BinaryFunction(_pow, "({} ** {})", "`a` to the power of `b`."),
     "fmod": BinaryFunction(
         np.fmod, "np.fmod({}, {})", "a - trunc(a / b) * b, exact, with the sign of `a`."
     ),

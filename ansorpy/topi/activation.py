@@ -81,9 +81,11 @@ def silu(data: Tensor, *, name: str = "silu") -> Tensor:
 
 
 def hard_swish(data: Tensor, *, name: str = "hard_swish") -> Tensor:
-    """Return x * min(max(x + 3, 0), 6) / 6 (Howard et al., MobileNetV3, 2019)."""
+    """Return x * (min(max(x + 3, 0), 6) / 6) (Howard et al., MobileNetV3, 2019)."""
     require_float(data, "compute hard_swish")
-    return elementwise(lambda x: x * te.minimum(te.maximum(x + 3, 0), 6) * (1 / 6), data, name=name)
+    return elementwise(
+        lambda x: x * (te.minimum(te.maximum(x + 3, 0), 6) * (1 / 6)), data, name=name
+    )
 
 
 def gelu(

@@ -6,7 +6,10 @@ the other operand. A comparison gives a bool tensor.
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import reduce
+from typing import Final, Protocol
+
+import numpy as np
 
 from ansorpy import te
 from ansorpy.expr.dtypes import FLOATS
@@ -14,6 +17,8 @@ from ansorpy.expr.expr import Const
 from ansorpy.te.scalar import pair
 from ansorpy.te.tensor import Tensor, TensorOperand, elementwise
 from ansorpy.topi.common import axis_of, require_float, require_length
+
+EXACT_IN_FLOAT32: Final = ("float32", "float16", "bfloat16", "int16", "uint16", "int8", "uint8")
 
 
 class UnaryOperator(Protocol):
@@ -67,6 +72,67 @@ def _remainder(a: te.Operand, b: te.Operand) -> te.Scalar:
     return te.fmod(a, b) if a.dtype in FLOATS else a - _quotient(a, b) * b
 
 
+def _power(a: te.Operand, b: te.Operand) -> te.Scalar:
+    if not isinstance(a, te.Scalar) or not isinstance(b, te.Scalar):
+        a, b = pair(a, b, "power")
+    number = b.expr.value if isinstance(b.expr, Const) else None
+    if a.dtype not in FLOATS:
+        base = te.cast(a, "int64")
+        if number is not None and number % 1 == 0:
+            return te.cast(_known_power(base, int(number)), a.dtype)
+        return te.cast(_whole_power(base, b), a.dtype)
+    if number == 2:
+        return a * a
+    if number in (0.5, -0.5):
+        root = te.select(a < te.min_value(a.dtype), -a, te.abs(te.sqrt(a)))  # sqrt(-inf) is NaN
+        return root if number == 0.5 else 1 / root
+    if number is not None and (a.dtype == "float64" or number == float(np.float32(number))):
+        return te.pow(a, float(number))
+    wide = "float32" if a.dtype != "float64" and b.dtype in EXACT_IN_FLOAT32 else "float64"
+    wide = a.dtype if a.dtype == b.dtype else wide
+    return te.cast(te.pow(te.cast(a, wide), te.cast(b, wide)), a.dtype)
+
+
+def _whole_power(a: te.Scalar, b: te.Scalar) -> te.Scalar:
+    """Return an int64 to the power of b, towards zero; a whole b takes no detour over floats."""
+    if b.dtype not in FLOATS:
+        return _by_squares(a, te.cast(b, "int64"))
+    exponent = te.cast(b, "float64")
+    broken = te.cast(te.pow(te.cast(a, "float64"), exponent), "int64")
+    if isinstance(b.expr, Const):
+        return broken
+    near = te.minimum(te.maximum(exponent, -(2.0**31)), 2.0**31)  # parity stays
+    return te.select(te.floor(near) == near, _by_squares(a, te.cast(near, "int64")), broken)
+
+
+def _known_power(a: te.Scalar, number: int) -> te.Scalar:
+    """Return an int64 to the power of a literal; the limit of exponents is that of _by_squares."""
+    size = number if number >= 0 else -number
+    size, square, factors = size if size < 64 else 62 + size % 2, a, list[te.Scalar]()
+    while size:
+        if size % 2:
+            factors.append(square)
+        size //= 2
+        square = square * square if size else square
+    found = reduce(operator.mul, factors) if factors else te.const(1, a.dtype)
+    return found if number >= 0 else te.select(te.all(a != 1, a != -1), te.const(0, a.dtype), found)
+
+
+def _by_squares(a: te.Scalar, b: te.Scalar) -> te.Scalar:
+    """Return an int64 to the power of an int64.
+
+    An exponent from 64 on counts as 62 or 63: powers of 0, 1 and -1 stay the same, others overflow.
+    """
+    one = te.const(1, a.dtype)
+    size = te.maximum(b, -b)
+    size = te.select(size < 64, size, size % 2 + 62)
+    found, square = one, a
+    for n in range(6):
+        found = found * te.select((size >> n) % 2 == 1, square, one)
+        square = square * square
+    return te.select(te.all(b < 0, a != 1, a != -1), te.const(0, a.dtype), found)
+
+
 def _modulo(a: te.Operand, b: te.Operand) -> te.Scalar:
     a, b = pair(a, b, "mod")
     if a.dtype in FLOATS:
@@ -107,7 +173,9 @@ multiply = _binary("multiply", operator.mul, "Return a * b.")
 divide = _binary("divide", operator.truediv, "Return a / b of floats.")
 floor_divide = _binary("floor_divide", operator.floordiv, "Return the floor of a / b, of integers.")
 mod = _binary("mod", _modulo, "Return a - floor(a / b) * b, of the sign of b.")
-power = _binary("power", te.pow, "Return a to the power of b, of floats.")
+power = _binary(
+    "power", _power, "Return a to the power of b in the dtype of a; that of b may differ."
+)
 maximum = _binary("maximum", te.maximum, "Return the larger element.")
 minimum = _binary("minimum", te.minimum, "Return the smaller element.")
 truncate_divide = _binary(

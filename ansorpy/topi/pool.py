@@ -5,9 +5,10 @@
 """
 
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 
 from ansorpy import te
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.te.tensor import Tensor
 from ansorpy.te.wide import rounds_once
 from ansorpy.topi import reduction
@@ -21,15 +22,15 @@ def max_pool(
 ) -> Tensor:  # fmt: skip
     """Return the maximum of every window; `stride` is `kernel` unless it is given.
 
-    Padding has the lowest finite value of the dtype. With `ceil_mode` the last window may reach
-    beyond the padding if it begins inside of it.
+    Padding has the lowest value of the dtype, -inf of floats. With `ceil_mode` the last window may
+    reach beyond the padding if it begins inside of it.
 
     Raises:
         SpecError: a rank other than 3 to 5, or a window that does not fit.
     """
     window = _window(data, kernel, stride, padding, dilation)
     window = _reaching(window, data) if ceil_mode else window
-    return _pool(data, window, "max", te.min_value(data.dtype), name)
+    return _pool(data, window, "max", _lowest(data.dtype), name)
 
 
 def max_pool_with_index(
@@ -48,7 +49,11 @@ def max_pool_with_index(
     window = _window(data, kernel, stride, padding, dilation)
     window = _reaching(window, data) if ceil_mode else window
     letters, extents = _letters(data), data.shape[2:]
-    source = window.padded(data, 2, te.min_value(data.dtype), f"nc{letters}")
+    lowest, beyond = te.min_value(data.dtype), _lowest(data.dtype)
+    apart = data.dtype in FLOATS and any((*window.before, *window.after))
+    # The padding must not be the first of equals if all elements are -inf.
+    finite = te.elementwise(lambda x: te.maximum(x, lowest), data, name="finite") if apart else data
+    source = window.padded(finite, 2, beyond, f"nc{letters}")
     taps = window.taps(("rz", "ry", "rx")[3 - len(letters) :])
     order = list(range(len(extents)))[:: -1 if column_major else 1]
 
@@ -60,7 +65,8 @@ def max_pool_with_index(
         return te.argmax(source[(n, c, *places)], [taps[d] for d in order], index=index)
 
     shape = (*data.shape[:2], *window.outputs(extents))
-    return te.compute(shape, body, name, axes=("n", "c", *letters))
+    largest, places = te.compute(shape, body, name, axes=("n", "c", *letters))
+    return _pool(data, window, "max", beyond, f"{name}_values") if apart else largest, places
 
 
 @rounds_once
@@ -140,6 +146,10 @@ def global_avg_pool(data: Tensor, *, name: str = "global_avg_pool") -> Tensor:
     """Return the mean over all spatial axes of data[n, c, ...], which keep extent 1."""
     _letters(data)
     return reduction.mean(data, tuple(range(2, len(data.shape))), keepdims=True, name=name)
+
+
+def _lowest(dtype: str) -> te.Scalar:
+    return te.const(-inf, dtype) if dtype in FLOATS else te.min_value(dtype)
 
 
 def _letters(data: Tensor) -> str:

@@ -26,7 +26,8 @@ def grid_sample(
 
     Args:
         mode: "nearest" (halves to even), "linear" or "cubic" in each axis.
-        padding: elements beyond the borders are "zeros", those at the "border", or mirrored.
+        padding: elements beyond the borders are "zeros", those at the "border", or mirrored
+            ("reflection").
 
     Raises:
         SpecError: shapes, dtypes, mode or padding do not fit.
@@ -41,8 +42,8 @@ def grid_sample(
         refuse(action, f"mode {mode!r} or padding {padding!r} is not known", ", ".join(TAPS))
     extents = data.shape[2:]
 
-    places = _positions(grid, extents, padding, align_corners)
     count = TAPS[mode]
+    places = _positions(grid, extents, padding, align_corners, 3 if mode == "cubic" else 0)
     taps = [te.reduce_axis((0, count), f"r{n}") for n in range(rank)]
 
     def body(n: te.Scalar, c: te.Scalar, *at: te.Scalar) -> te.Reduction:
@@ -130,8 +131,14 @@ def col2im(
     return te.compute((data.shape[0], data.shape[1] // taps, *image), body, name)
 
 
-def _positions(grid: Tensor, extents: Sequence[int], padding: str, align_corners: bool) -> Tensor:
-    """Return positions in elements; the last axis counts the axes of the data from its last."""
+def _positions(
+    grid: Tensor, extents: Sequence[int], padding: str, align_corners: bool, reach: int
+) -> Tensor:
+    """Return positions in elements; the last axis counts the axes of the data from its last.
+
+    Positions with padding "border" are at most `reach` elements beyond it: farther out, all
+    elements around a position are that at the border.
+    """
 
     def position(*i: te.Scalar) -> te.Scalar:
         found = te.const(0, grid.dtype)
@@ -139,7 +146,7 @@ def _positions(grid: Tensor, extents: Sequence[int], padding: str, align_corners
             at = grid[i] + 1
             at = at * ((extent - 1) / 2) if align_corners else at * (extent / 2) - 0.5
             if padding == "border":
-                at = te.minimum(te.maximum(at, 0.0), float(extent - 1))
+                at = te.minimum(te.maximum(at, float(-reach)), float(extent - 1 + reach))
             elif padding == "reflection":
                 at = _mirrored(at, extent, align_corners)
             found = te.select(i[-1] == axis, at, found)

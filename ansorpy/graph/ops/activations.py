@@ -1,6 +1,6 @@
 """Activation functions."""
 
-from ansorpy import topi
+from ansorpy import te, topi
 from ansorpy.graph.operator import Operands, operator
 from ansorpy.te.tensor import Tensor
 
@@ -96,11 +96,16 @@ def _shrink(on: Operands) -> Tensor:
 
 @operator("Clip", "min", "max")
 def _clip(on: Operands) -> Tensor:
-    """Return min(max(x, low), high); the limits are inputs, or attributes before opset 11."""
+    """Return min(max(x, low), high); the limits are inputs, or attributes before opset 11.
+
+    An absent limit is the lowest or largest finite number, as the specification has it.
+    """
     x = on.tensor(0)
     rank = len(x.shape)
-    if "min" in on.node.attrs or "max" in on.node.attrs:
-        return topi.clip(x, on.attribute("min"), on.attribute("max"))
-    found = topi.maximum(x, on.operand(1, rank)) if on.given(1) else x
-    found = topi.minimum(found, on.operand(2, rank)) if on.given(2) else found
-    return topi.cast(found, x.dtype) if found is x else found
+    low, high = (
+        on.operand(n, rank) if on.given(n)
+        else te.const(on.attribute(name), x.dtype) if name in on.node.attrs
+        else extreme(x.dtype)
+        for n, name, extreme in ((1, "min", te.min_value), (2, "max", te.max_value))
+    )  # fmt: skip
+    return topi.minimum(topi.maximum(x, low), high)

@@ -83,17 +83,7 @@ def _mod(on: Operands) -> Tensor:
 @operator("Pow")
 def _pow(on: Operands) -> Tensor:
     x = on.tensor(0)
-    if on.known(1) and on.array(1).size == 1 and len(on.tensor(1).shape) <= len(x.shape):
-        exponent = on.number(1)
-        if exponent == 2:
-            return topi.square(x)
-        if exponent == 0.5 and x.dtype in FLOATS:
-            return topi.sqrt(x)
-        if x.dtype in FLOATS:
-            return topi.power(x, exponent)
-    wide = "float64" if x.dtype in ("int32", "int64") else x.dtype
-    base, power = (topi.cast(one, wide) for one in (x, on.tensor(1)))
-    return topi.cast(topi.power(base, power), x.dtype)
+    return topi.power(x, on.operand(1, len(x.shape)))
 
 
 @operator("Mean")

@@ -36,7 +36,7 @@ def _gemm(on: Operands) -> Tensor:
     )  # fmt: skip
     alpha, beta = on.attribute("alpha", 1.0), on.attribute("beta", 1.0)
     made = made if alpha == 1 else topi.multiply(made, _factor(alpha))
-    if not on.given(2):
+    if not on.given(2) or beta == 0:
         return made
     c = on.operand(2, 2)
     if beta != 1:

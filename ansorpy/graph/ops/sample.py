@@ -1,7 +1,10 @@
 """Samples at positions that are data, and blocks put together."""
 
+from functools import partial
+
 from ansorpy import topi
 from ansorpy.graph.operator import Operands, operator
+from ansorpy.graph.ops.normal import widened
 from ansorpy.te.tensor import Tensor
 
 
@@ -9,10 +12,11 @@ from ansorpy.te.tensor import Tensor
 def _grid_sample(on: Operands) -> Tensor:
     mode = on.attribute("mode", "linear")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
-    return topi.grid_sample(
-        on.tensor(0), on.tensor(1), mode=mode, padding=on.attribute("padding_mode", "zeros"),
+    sample = partial(
+        topi.grid_sample, mode=mode, padding=on.attribute("padding_mode", "zeros"),
         align_corners=bool(on.attribute("align_corners", 0)),
     )  # fmt: skip
+    return widened(on, sample, on.tensor(0), on.tensor(1))
 
 
 @operator("ReverseSequence", "batch_axis", "time_axis")

@@ -5,19 +5,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from ansorpy.graph.graph import Graph, Node
-from ansorpy.graph.passes.patterns import is_float
+from ansorpy.graph.passes.patterns import is_float, positive
 from ansorpy.graph.passes.rewriter import SCALAR_ELEMENTS, Rewriter, Rewritten, rewrite_nodes
 
 
 def arith(graph: Graph) -> Rewritten:
     """Replace powers, quotients and differences with a constant by products and sums.
 
-    Condition    float32 or float64, and a constant that does not broadcast the other operand
+    Condition    float32 or float64, and a constant that does not broadcast the other operand; for
+                 roots, an x that is a sum of squares and the like: no element is -0 or below
     Rewrite      x^1 -> x; x^2 -> x * x; x^3 -> x * x * x; x^0.5 -> Sqrt; x^-1 -> Reciprocal;
                  x^-0.5 -> Reciprocal of Sqrt; x / c -> x * (1 / c); 1 / x -> Reciprocal;
                  x - c -> x + (-c); x * -1 -> Neg
-    Not handled  integers; other powers; c with an element whose reciprocal is zero, infinite or
-                 subnormal; sums and products of two constants, which may overflow or cancel
+    Not handled  integers; other powers; roots of any x, as (-inf)^0.5 is inf; c with an element
+                 whose reciprocal is zero, infinite or subnormal; sums and products of two
+                 constants, which may overflow or cancel
     Rounding     x^2, x - c, 1 / x, x * -1 and quotients by powers of two: none. Other quotients:
                  1 / c is rounded, so a result moves by at most 2^-23 of itself; x^3 and x^-0.5
                  are rounded twice
@@ -62,10 +64,10 @@ def _power(node: Node, exponent: float | None, at: Rewriter) -> Sequence[str] | 
         return at.add("Mul", (x, x), outputs, None, name)
     if exponent == 3:
         return at.add("Mul", (at.new("Mul", (x, x), node), x), outputs, None, name)
-    if exponent == 0.5:
-        return at.add("Sqrt", (x,), outputs, None, name)
     if exponent == -1:
         return at.add("Reciprocal", (x,), outputs, None, name)
-    if exponent == -0.5:
-        return at.add("Reciprocal", (at.new("Sqrt", (x,), node),), outputs, None, name)
-    return None
+    if exponent not in (0.5, -0.5) or not positive(x, at):
+        return None
+    if exponent == 0.5:
+        return at.add("Sqrt", (x,), outputs, None, name)
+    return at.add("Reciprocal", (at.new("Sqrt", (x,), node),), outputs, None, name)

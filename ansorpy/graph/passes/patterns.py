@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+import numpy as np
+
 from ansorpy.graph.graph import Node
-from ansorpy.graph.passes.rewriter import Rewriter
+from ansorpy.graph.passes.rewriter import SCALAR_ELEMENTS, Rewriter
 
 TOLERANCE: Final = 2.0**-20  # relative; a constant in float32 is within 2^-24 of its formula
 _DEPTH: Final = 8  # products inside one another
+_POSITIVE: Final = ("Abs", "Exp", "ReduceL1", "ReduceL2", "ReduceSumSquare", "Sigmoid", "Softmax")
 
 
 def near(number: float | None, expected: float) -> bool:
@@ -124,6 +127,20 @@ def mean_of(name: str, at: Rewriter) -> tuple[str, tuple[int, ...]] | None:
     count = prod(shape[axis] for axis in axes)
     share = 1.0 if node.op == "ReduceMean" else 1 / count
     return (node.inputs[0], axes) if near(found.factor, share) else None
+
+
+def positive(name: str, at: Rewriter, depth: int = _DEPTH) -> bool:
+    """Return True if no element of a value is -0 or below; False if that is not known."""
+    constant = at.known(name)
+    if constant is not None:
+        return constant.size <= SCALAR_ELEMENTS and not np.any(np.signbit(constant))
+    node = at.maker(name, *_POSITIVE, "Add", "Div", "Mul", "ReduceMean", "ReduceSum")
+    if node is None or not depth:
+        return False
+    if node.op in _POSITIVE or (node.op == "Mul" and node.inputs[0] == node.inputs[1]):
+        return True
+    operands = node.inputs[:1] if node.op.startswith("Reduce") else node.inputs
+    return all(positive(one, at, depth - 1) for one in operands)
 
 
 def is_float(name: str, at: Rewriter) -> bool:

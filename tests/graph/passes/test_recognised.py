@@ -178,11 +178,11 @@ def test_a_formula_that_differs_stays(formula: Callable[[Formula], str]) -> None
     ("op", "number", "made", "exact"),
     [
         ("Pow", 2.0, ["Mul"], True), ("Pow", 1.0, [], True), ("Pow", 3.0, ["Mul", "Mul"], False),
-        ("Pow", 0.5, ["Sqrt"], True), ("Pow", -1.0, ["Reciprocal"], True),
+        ("Pow", 0.5, ["Pow"], True), ("Pow", -1.0, ["Reciprocal"], True),
         ("Div", 4.0, ["Mul"], True),
         ("Div", 3.0, ["Mul"], False), ("Div", 1e-40, ["Div"], True), ("Sub", 0.3, ["Add"], True),
         ("Mul", -1.0, ["Neg"], True), ("Pow", 2.5, ["Pow"], True), ("Div", 0.0, ["Div"], True),
-        ("Pow", -0.5, ["Sqrt", "Reciprocal"], False),
+        ("Pow", -0.5, ["Pow"], True),
     ],
 )  # fmt: skip
 def test_arithmetic_with_a_constant(op: str, number: float, made: list[str], exact: bool) -> None:
@@ -194,3 +194,13 @@ def test_arithmetic_with_a_constant(op: str, number: float, made: list[str], exa
         assert_same_bits(graph, found)
     else:
         assert_within(graph, found, 2.0**-22)  # two roundings of 2^-24 in place of one
+
+
+@pytest.mark.parametrize(("number", "made"), [(0.5, ["Sqrt"]), (-0.5, ["Sqrt", "Reciprocal"])])
+def test_a_power_of_no_negative_number_is_a_root(number: float, made: list[str]) -> None:
+    on = Formula("float32")
+    squares = on.do("Add", on.mean(on.do("Pow", on.x, 2.0)), 1e-5)
+    graph = on.graph(on.do("Pow", squares, number))
+    found = after(arith, graph)
+    assert ops(found) == ["Mul", "ReduceMean", "Add", *made]
+    assert_within(graph, found, 2.0**-22)
