@@ -51,7 +51,7 @@ def power(x: float, y: float) -> float:
 
 
 @compute
-@pytest.mark.parametrize("exponent", [0.5, -0.5, 2.0, 3.0, -1.0])
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 1.5, 2.0, 3.0, -1.0])
 def test_powers_are_those_of_ieee_754(exponent: float, compute: Any) -> None:
     y = np.array(exponent, np.float32)
     with np.errstate(all="ignore"):
@@ -128,6 +128,8 @@ def test_absent_limits_of_a_clip_are_finite() -> None:
     assert computed("Clip", [x], reference)[0].tolist() == [-largest, -1, largest]
     assert computed("Clip", [x], reference, min=0.0)[0].tolist() == [0, 0, largest]
     low = np.array(0, np.float32)
+    wide = computed("Clip", [x.astype(np.float64)], reference, known={1: low})[0]
+    assert wide.tolist() == [0, 0, np.finfo(np.float64).max]  # a limit of older opsets is float32
     assert computed("Clip", [x], reference, known={1: low})[0].tolist() == [0, 0, largest]
 
 

@@ -58,6 +58,14 @@ def test_positions_from_scales_are_rounded_to_float32() -> None:
     assert found[3] == 5
 
 
+def test_a_mode_of_opset_11_takes_middles_of_elements() -> None:
+    found = resized(
+        np.arange(4, dtype=np.float32), sizes=[6], nearest_mode="floor",
+        coordinate_transformation_mode="tf_half_pixel_for_nn",
+    )  # fmt: skip
+    assert found.tolist() == [(2 * i + 1) * 4 // 12 for i in range(6)]
+
+
 def test_nearest_elements_outside_of_a_crop_have_the_extrapolation_value() -> None:
     x = np.arange(1, 5, dtype=np.float32)
     found = resized(

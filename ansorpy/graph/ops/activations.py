@@ -2,7 +2,7 @@
 
 from ansorpy import te, topi
 from ansorpy.graph.operator import Operands, operator
-from ansorpy.te.tensor import Tensor
+from ansorpy.te.tensor import Tensor, TensorOperand
 
 
 @operator("Relu")
@@ -103,9 +103,14 @@ def _clip(on: Operands) -> Tensor:
     x = on.tensor(0)
     rank = len(x.shape)
     low, high = (
-        on.operand(n, rank) if on.given(n)
+        _limit(on.operand(n, rank), x.dtype) if on.given(n)
         else te.const(on.attribute(name), x.dtype) if name in on.node.attrs
         else extreme(x.dtype)
         for n, name, extreme in ((1, "min", te.min_value), (2, "max", te.max_value))
     )  # fmt: skip
     return topi.minimum(topi.maximum(x, low), high)
+
+
+def _limit(limit: TensorOperand, dtype: str) -> TensorOperand:
+    """Return a limit in the dtype of the data; the version converter makes float32 of it."""
+    return topi.cast(limit, dtype) if isinstance(limit, Tensor) else te.cast(limit, dtype)
