@@ -160,6 +160,16 @@ class NodeFacts:
                     todo.append(name)
         return yes("it takes elements one to one")
 
+    def takes_once(self, position: int) -> bool:
+        """Return True if no element of an input is read at two points, or behind a reduction."""
+        elements = prod(self.dag.node(self.operands[position]).shape)
+        found: dict[str, set[Read]] = {}
+        for node, read in self.reads(position):
+            found.setdefault(node.name, set()).add(read)
+            if node.points > elements:
+                return False
+        return not self.reductions and all(len(reads) == 1 for reads in found.values())
+
     def plain(self, position: int) -> Answer:
         """Return if every read of an input is at axes ± constants, in order: no windows."""
         for node, read in self.reads(position):

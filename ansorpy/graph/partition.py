@@ -108,7 +108,7 @@ class _Partitioner:
                 joins = self._behind(n, place) if tiled else self._beside(p, n, place)
                 if not joins:
                     return no(f"{self.nodes[n]} cannot join: {joins.why}"), []
-        return self._within_limits(inside), region
+        return self._chooses_once(inside) and self._within_limits(inside), region
 
     def _pulled(self, members: list[int], why: str) -> tuple[list[int], str]:
         """Return the members with the nodes in front that only they read and that can join."""
@@ -129,6 +129,8 @@ class _Partitioner:
         if self.wanted[p] or not inside.issuperset(self.readers[p]):
             return False
         if self._facts(p).tiled or not self._within_limits({*inside, p}):
+            return False
+        if not self._chooses_once({*inside, p}):
             return False
         tiled = any(self._facts(n).tiled for n in inside)
         for n in self.readers[p]:
@@ -175,6 +177,25 @@ class _Partitioner:
         if not reader.shares(place):
             return no("it shares no leading axis with its producer")
         return yes("it shares leading axes")
+
+    def _chooses_once(self, inside: set[int]) -> Answer:
+        """Return if no element of a join in a group is chosen among its parts again and again.
+
+        Every node that computes with its elements must be the only reader of its operand, and take
+        each element once: a choice is made anew at every read. Else the join is a copy.
+        """
+        for join in (n for n in inside if operator_of(self.nodes[n]).joins):
+            at = join
+            while readers := inside.intersection(self.readers[at]):
+                if len(readers) > 1:
+                    return no(f"several nodes read what {self.nodes[join]} joins")
+                (reader,) = readers
+                places = [place for _, place in self._operands(reader, {at})]
+                once = all(map(self._facts(reader).takes_once, places))
+                if not once or operator_of(self.nodes[reader]).joins:
+                    return no(f"{self.nodes[reader]} would choose among joined parts again")
+                at = reader
+        return yes("no join is chosen from again")
 
     def _within_limits(self, numbers: Iterable[int]) -> Answer:
         facts = [self._facts(n) for n in numbers]

@@ -24,6 +24,7 @@ from ansorpy.loopir.passes.promote_accumulators import promote_accumulators
 from ansorpy.loopir.passes.reuse_window import reuse_window
 from ansorpy.loopir.passes.scalar_replacement import held_vectors, scalar_replacement
 from ansorpy.loopir.passes.share import share
+from ansorpy.loopir.passes.split_choices import split_choices
 from ansorpy.loopir.passes.stages import stages
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.passes.transpose_blockwise import transpose_blockwise
@@ -57,6 +58,8 @@ def lower_for_cpu(
     yield "partition_boundary", (program := partition_boundary(program))
     # Before tiling: a register tile has a constant extent.
     yield "peel", (program := peel(program))
+    # After peeling: whole tiles have constant extents. Before tiling, which ends folding.
+    yield "split_choices", (program := split_choices(program))
     # After peeling, which adds conditions; before tiling, which turns conditions into masks.
     yield "hoist", (program := hoist(program))
     # The border between loops over elements and register tiles: all passes below see tiles.

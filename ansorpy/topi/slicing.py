@@ -9,6 +9,8 @@ from ansorpy.te.tensor import Tensor
 from ansorpy.topi.common import axes_of, axis_of, refuse, shown
 from ansorpy.topi.layout import expand_dims
 
+CHAIN: Final = 32  # tensors of a concatenation whose choices are a chain, not halves
+
 
 def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "concat") -> Tensor:
     """Return tensors one after the other along an axis.
@@ -31,12 +33,21 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "concat") ->
             tensor[(*i[:at], i[at] - (end - tensor.shape[at]) if n else i[at], *i[at + 1 :])]
             for n, (tensor, end) in enumerate(zip(tensors, ends, strict=True))
         ]
-        value = parts[-1]
-        for part, end in zip(reversed(parts[:-1]), reversed(ends[:-1]), strict=True):
-            value = te.select(i[at] < end, part, value)
-        return value
+        return _chosen(i[at], parts, ends)
 
     return te.compute((*first.shape[:at], ends[-1], *first.shape[at + 1 :]), body, name)
+
+
+def _chosen(place: te.Scalar, parts: Sequence[te.Scalar], ends: Sequence[int]) -> te.Scalar:
+    """Return the part whose end is the first one behind a place; choices nest, of many by halves.
+
+    Expressions may nest 64 deep (`te.check`).
+    """
+    if len(parts) == 1:
+        return parts[0]
+    cut = 1 if len(parts) <= CHAIN else len(parts) // 2
+    first, others = _chosen(place, parts[:cut], ends), _chosen(place, parts[cut:], ends[cut:])
+    return te.select(place < ends[cut - 1], first, others)
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "stack") -> Tensor:

@@ -1,6 +1,6 @@
 """Partition and lowering: groups in order compute the graph; which nodes join a group."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ansorpy import te
 from ansorpy.graph import View
 from ansorpy.graph.builder import GraphBuilder
+from ansorpy.graph.graph import Attribute
 from ansorpy.graph.groups import Partition, group_of, halves
 from ansorpy.graph.interp import run
 from ansorpy.graph.lower import lower
@@ -241,6 +242,45 @@ def test_a_join_of_joins_is_one_memory() -> None:
     made = partition(builder.graph())
     assert made.views["c"] == View("e")
     assert {made.root(name) for name in "abcd"} == {"e"}
+
+
+READERS: Mapping[str, Sequence[tuple[str, Mapping[str, Attribute]]]] = {
+    "one to one": (("Exp", {}),),
+    "one to one, twice": (("Exp", {}), ("Neg", {})),
+    "a reduction": (("ReduceSum", {}),),
+    "behind a node": (("Exp", {}), ("Softmax", {"axis": 2})),
+    "a window": (("MaxPool", {"kernel_shape": (2,)}),),
+    "a join": (("Concat", {"axis": 1}),),
+    "a view, then a join": (("Exp", {}), ("Concat", {"axis": 1})),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_join_is_computed_with_readers_that_take_each_element_once(name: str) -> None:
+    builder = GraphBuilder()
+    at = builder.input("x", (2, 3, 5), "float32")
+    builder.add("Concat", [at, builder.input("z", (2, 3, 6), "float32")], ["c"], {"axis": 2})
+    at = "c"
+    for n, (op, attrs) in enumerate(READERS[name]):
+        inputs = [at, at] if op == "Concat" else [at]
+        at = builder.add(op, inputs, [f"r{n}"], attrs)[0]
+    builder.output("y", at)
+    made = titles(partition(builder.graph()))
+    ops = [op for op, _ in READERS[name]]
+    if name.startswith("one to one"):
+        assert made == ["+".join(["Concat", *ops])]
+    else:
+        assert made == ["+".join(["Concat", *ops[:-1]]), ops[-1]]
+
+
+def test_a_join_that_several_nodes_read_is_a_copy() -> None:
+    builder = GraphBuilder()
+    x, z = (builder.input(name, (2, 3, 5), "float32") for name in "xz")
+    builder.add("Concat", [x, z], ["c"], {"axis": 2})
+    builder.add("Sigmoid", ["c"], ["s"])
+    builder.add("Mul", ["c", "s"], ["y"])
+    builder.output("y", "y")
+    assert titles(partition(builder.graph())) == ["Concat", "Sigmoid+Mul"]
 
 
 def test_a_slice_along_leading_axes_is_a_view() -> None:

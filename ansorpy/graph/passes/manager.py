@@ -12,6 +12,7 @@ from ansorpy.graph.passes.dead import dead
 from ansorpy.graph.passes.equal import equal
 from ansorpy.graph.passes.fold import fold
 from ansorpy.graph.passes.identity import identity
+from ansorpy.graph.passes.joins import joins
 from ansorpy.graph.passes.normalizations import normalizations
 from ansorpy.graph.passes.products import products
 from ansorpy.graph.passes.rewriter import Rewritten
@@ -40,6 +41,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     Pass("fold", fold),  # constants are conditions of the passes behind it
     Pass("identity", identity),
     Pass("views", views),
+    Pass("joins", joins),  # after identity: no Concat has one operand
     Pass("unit_axes", unit_axes),  # its reshapes meet those around it in the next round
     Pass("transposes", transposes),  # after views: reshapes are the only views
     Pass("products", products, exact=False),  # takes transposes that no other pass merged

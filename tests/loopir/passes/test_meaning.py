@@ -171,6 +171,7 @@ _AFTER = {
     "normalize_parallel": _tasks_are_counted,
     "partition_boundary": _tasks_are_counted,
     "peel": _unrolled_loops_are_counted,
+    "split_choices": _unrolled_loops_are_counted,
     "hoist": _unrolled_loops_are_counted,
     "share": _nothing_is_shared_out,
     "tile": _all_is_tiled,
