@@ -6,11 +6,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.bundle.container import write_bundle
 from ansorpy.bundle.weightless import without_weights
+from ansorpy.cost.explained import explained_s
 from ansorpy.errors import RunError, SpecError
 from ansorpy.events import Finished, FirstAnswer, Forecast, Improved, Stopped, TaskResult
 from ansorpy.graph.graph import Graph
@@ -21,7 +23,14 @@ from ansorpy.graph.wire.document import Document
 from ansorpy.graph.wire.draw import with_drawn_weights
 from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.model.assemble import Origin, TaskLibrary, plan_of
-from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
+from ansorpy.model.events import (
+    BundleWritten,
+    Cutting,
+    Divided,
+    ModelEstimate,
+    ModelEvent,
+    Recut,
+)
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.tasks import ModelTasks, tasks_of
 from ansorpy.model.verify import ModelReference, check, reference_of
@@ -46,8 +55,11 @@ from ansorpy.units import counted, duration
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
+SUSPECT: Final = 5.0  # times the seconds that bytes and operations explain: a slower task is cut
+MOST_CUT: Final = 8  # tasks that are cut, those of the largest share first: pieces take seconds
 FUSES: Final = "FuseChain"  # name of the rule of chains
 MANY_REDUCTIONS: Final = 3  # reductions from which on the sketches of a Dag are counted
+MANY_COMPUTES: Final = 12  # compute nodes from which on a Dag is lowered, about a second each
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +97,8 @@ class ModelResult:
     """A written bundle, and the parts that it consists of.
 
     `hosted` has the operators of the nodes that NumPy computes. `forecast` is None without a
-    search.
+    search. `recuts` has the tasks that were cut, `explained_s` the seconds that bytes and
+    operations of each task explain.
     `model_s` is the sum of the kernels' best times. `error` and `bound` are shares of the largest
     element of the reference, whose oracle and inputs `reference` names.
     """
@@ -102,6 +115,8 @@ class ModelResult:
     seconds: float
     stopped: Stopped
     forecast: Forecast | None = None
+    recuts: tuple[Recut, ...] = ()
+    explained_s: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return a summary for people."""
@@ -113,6 +128,7 @@ class ModelResult:
             f" ({self.stopped}); error {self.error:.1e} of the largest element, at most"
             f" {self.bound:.1e}, verified against {self.reference}"
             f"{'' if self.forecast is None else f'; {self.forecast}'}"
+            f"{''.join(f'; {one}' for one in self.recuts)}"
         )
 
 
@@ -131,6 +147,8 @@ class Compilation:
     results: dict[str, TaskResult] = field(default_factory=dict)
     best_s: dict[str, float] = field(default_factory=dict)  # also of trials without a library
     trials: int = 0
+    recuts: list[Recut] = field(default_factory=list)
+    cut_from: dict[str, str] = field(default_factory=dict)  # piece of a task -> the task
 
     @property
     def model_s(self) -> float:
@@ -139,9 +157,21 @@ class Compilation:
 
     def estimate(self) -> ModelEstimate:
         """Return the time of the model as far as its parts have one."""
-        weights = self.tasks.chosen(self.best_s).weights
+        weights = self.fastest(self.best_s).weights
         sum_s = sum((count * self.best_s.get(name, 0.0) for name, count in weights.items()), 0.0)
         return ModelEstimate(sum_s, len(self.best_s), len(self.tasks.dags), weights)
+
+    def times_s(self) -> dict[str, float]:
+        """Return the time of the library of each task that has one."""
+        return {name: made.best_s for name, made in self.libraries.items()}
+
+    def fastest(self, times_s: Mapping[str, float]) -> ModelTasks:
+        """Return the tasks with the faster alternatives; a part without a time takes forever."""
+        return self.tasks.chosen({dag.name: inf for dag in self.tasks.dags} | {**times_s})
+
+    def dag(self, name: str) -> Dag:
+        """Return the Dag of a task."""
+        return next(dag for dag in self.tasks.dags if dag.name == name)
 
     def follow(
         self, events: Generator[ModelEvent, None, Finished]
@@ -233,8 +263,9 @@ def compiled(
 ) -> Generator[ModelEvent, None, ModelResult]:
     """Yield the events of the tuning of a model; return its result.
 
-    Every task gets a first answer, and a bundle of these is written and verified; then the tasks
-    that take most time are searched, and the bundle is replaced. A KeyboardInterrupt ends the
+    Every task gets a first answer, and those that take too long are cut (`_mended`); a bundle of
+    these is written and verified; then the tasks that take most time are searched, and the bundle
+    is replaced. A KeyboardInterrupt ends the
     search: the bundle of the best so far is the result. It is raised before there is a bundle.
 
     Args:
@@ -277,11 +308,12 @@ def compiled(
             raise KeyboardInterrupt
         if lacking:
             raise RunError(_missing(lacking))
-        measured_s = {name: made.best_s for name, made in work.libraries.items()}
-        work.tasks = tasks = tasks.chosen(measured_s)
+        stopped, outlook = ended.stopped, None
+        if stopped != "interrupted":
+            stopped = yield from _mended(work, tune, Path(folder), stopped)
+        work.tasks = tasks = work.fastest(work.times_s())
         told = work.written()
         yield told
-        stopped, outlook = ended.stopped, None
         second = None if stopped == "interrupted" else search_request(work, store, rules)
         if second is not None:
             searching = tune(second, Path(folder), experience)
@@ -304,7 +336,57 @@ def compiled(
         seconds=clock() - begin_s,
         stopped=stopped,
         forecast=outlook,
+        recuts=tuple(work.recuts),
+        explained_s={dag.name: explained_s(dag, target) for dag in tasks.dags},
     )
+
+
+Tune = Callable[[Request, Path, Experience | None], Generator[ModelEvent, None, Finished]]
+
+
+def _mended(
+    work: Compilation, tune: Tune, folder: Path, stopped: Stopped
+) -> Generator[ModelEvent, None, Stopped]:
+    """Yield the events of first answers of tasks in pieces that take too long; return the end.
+
+    A task is cut if it takes SUSPECT times the seconds that its bytes and operations explain, and
+    a share of the model that is worth trials. The faster form stays: no trial is spent on the
+    other one.
+    """
+    asked, every = work.request, work.tasks.dags
+    work.tasks = replace(work.fastest(work.times_s()), dags=every)
+    times_s, weights, model_s = work.times_s(), work.tasks.weights, work.model_s
+    usual_s = {name: explained_s(work.dag(name), asked.target) for name in weights}
+    slow = [
+        name
+        for name, count in weights.items()
+        if count * times_s.get(name, 0.0) >= LEAST_SHARE * model_s
+        and times_s.get(name, 0.0) > SUSPECT * usual_s[name]
+    ]
+    slow.sort(key=lambda name: -weights[name] * times_s[name])
+    cut = work.tasks.in_pieces(work.partition.graph, slow[:MOST_CUT])
+    if not cut.cuts:
+        return stopped
+    found = {one.whole.task: one for one in cut.cuts}
+    pieces = {name: [cut.parts[n].task for n in one.members] for name, one in found.items()}
+    limit_s = asked.options.seconds
+    if limit_s is None or work.clock() - work.begin_s < limit_s:
+        new = [dag for dag in cut.dags if dag.name not in times_s]
+        yield Cutting(tuple(found), len(cut.dags), tuple(new))
+        work.tasks = cut
+        work.cut_from |= {
+            dag.name: name for name in found for dag in new if dag.name in pieces[name]
+        }
+        if new:
+            request = _request(work, new, trials=0, seconds=None, weights={})
+            stopped = (yield from work.follow(tune(request, folder, None))).stopped
+        times_s = work.times_s()
+    for name, parts in pieces.items():
+        known = [times_s[part] for part in parts if part in times_s]
+        sum_s = sum(known) if len(known) == len(parts) else None
+        work.recuts.append(Recut(name, times_s[name], usual_s[name], len(parts), sum_s))
+        yield work.recuts[-1]
+    return stopped
 
 
 def _tuner(
@@ -312,7 +394,7 @@ def _tuner(
     store: RecordStore,
     pools: Callable[[Request], Pools] | None,
     journal: Journal | None,
-) -> Callable[[Request, Path, Experience | None], Generator[ModelEvent, None, Finished]]:
+) -> Tune:
     """Return a function that tunes a request for libraries, with files in a folder."""
 
     def tune(
@@ -342,7 +424,8 @@ def search_request(
     part_s = {name: weights[name] * work.libraries[name].best_s for name in weights}
     ranked = sorted(tasks.dags, key=lambda dag: -part_s[dag.name])
     heavy = [dag for dag in ranked if part_s[dag.name] >= LEAST_SHARE * work.model_s]
-    heavy = [dag for dag in heavy if not options.tasks or dag.name in options.tasks]
+    named = {dag.name: {dag.name, work.cut_from.get(dag.name)} for dag in tasks.dags}
+    heavy = [dag for dag in heavy if not options.tasks or named[dag.name] & {*options.tasks}]
     heavy = heavy[: trials // LEAST_TRIALS]
     if not heavy:
         return None
@@ -403,11 +486,18 @@ def _known(work: Compilation, dag: Dag, store: RecordStore, rules: tuple[Rule, .
 
 
 def _fits(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:
-    """Return True if the derivation of a Dag stays within the limit of sketches."""
-    if sum(bool(node.reduce_axes) for node in dag.computes) < MANY_REDUCTIONS:
+    """Return True if the sketches of a Dag stay within the limit, and one of them has a kernel.
+
+    Values that are computed again at every level of a deep Dag may leave no room for any schedule.
+    """
+    deep = len(dag.computes) >= MANY_COMPUTES
+    if not deep and sum(bool(node.reduce_axes) for node in dag.computes) < MANY_REDUCTIONS:
         return True
+    task = Task.of(dag, target, rules_name(target.kind, rules))
     try:
-        derive(dag, target, rules)
+        task.derive(rules)
+        if deep:
+            task.lower(1)
     except SpecError:
         return False
     return True

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ansorpy.events import Event
 from ansorpy.te.dag import Dag
+from ansorpy.units import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +58,43 @@ class BundleWritten:
     seconds: float  # age of the tuning
 
 
-ModelEvent = Event | Divided | ModelEstimate | BundleWritten
+@dataclass(frozen=True, slots=True)
+class Recut:
+    """A task that took much longer than its bytes and operations explain, and its form in pieces.
+
+    `pieces_s` is the sum of the first answers of the pieces, None if they have none: no time was
+    left, or a piece failed. The faster form is in the model.
+    """
+
+    task: str
+    whole_s: float
+    explained_s: float
+    pieces: int
+    pieces_s: float | None = None
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        ratio = self.whole_s / self.explained_s
+        told = (
+            f"{self.task} takes {duration(self.whole_s)}, {ratio:.0f} times as long as its bytes"
+            " and operations explain"
+        )
+        if self.pieces_s is None:
+            return f"{told}; its {self.pieces} pieces have no time: give the tuning more seconds"
+        kept = "the pieces are" if self.pieces_s < self.whole_s else "the whole is"
+        return f"{told}; in {self.pieces} pieces {duration(self.pieces_s)}: {kept} in the model"
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """Tasks that take too long get first answers in pieces: `dags` are the new tasks.
+
+    `names` are the tasks in question, `tasks` counts all tasks now.
+    """
+
+    names: tuple[str, ...]
+    tasks: int
+    dags: tuple[Dag, ...] = field(default=(), repr=False)
+
+
+ModelEvent = Event | Divided | ModelEstimate | BundleWritten | Cutting | Recut

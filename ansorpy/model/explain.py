@@ -1,12 +1,17 @@
 """The explanation of a model: passes that fired, groups, and why each ended."""
 
 from collections import Counter
+from typing import Final
 
+from ansorpy.graph.facts import NodeFactsOf
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.groups import NodeGroup, Partition
 from ansorpy.graph.passes import Simplified
+from ansorpy.graph.pieces import pieces
 from ansorpy.model.tasks import tasks_of
 from ansorpy.te.analysis import flop_count
+
+TOO_LONG: Final = "more than 5 times as long as its bytes and operations explain"
 
 
 def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:
@@ -16,7 +21,7 @@ def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:
         graph: as imported.
         parted: of the simplified graph.
     """
-    tasks = tasks_of(parted)
+    tasks, facts_of = tasks_of(parted), NodeFactsOf(simplified.graph)
     flop = {dag.name: flop_count(dag) for dag in tasks.dags}
     total = sum(flop[part.task] for part in tasks.parts if part.task) or 1
     before = Counter(node.op for node in graph.nodes)
@@ -35,6 +40,9 @@ def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:
             f"{number}. {part.group.title} -> {_shapes(simplified.graph, part.group)}, {share}",
             f"   ended: {part.group.why}",
         ]
+        cut = len(pieces(simplified.graph, part.group, facts_of))
+        if cut > 1:
+            lines.append(f"   timed in {cut} pieces, too, if it takes {TOO_LONG}")
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from ansorpy.events import FirstAnswer, Preflight, RoundDone, Started, Stopping
-from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
+from ansorpy.model.events import BundleWritten, Cutting, Divided, ModelEstimate, ModelEvent, Recut
 from ansorpy.progress import Painter, as_line, bar, is_painted
 from ansorpy.units import clock, counted, duration
 
@@ -54,9 +54,9 @@ class ModelTally:
     def take(self, event: ModelEvent, painted: bool) -> str:
         """Note an event; return the line that stays, "" for none."""
         match event:
-            case Divided():
+            case Divided() | Cutting():
                 self.tasks, self.phase = event.tasks, "first answers"
-                return as_text(event)
+                return as_text(event) if isinstance(event, Divided) else ""
             case Started(trials=trials):
                 self.asked, self.done = trials, {}
             case ModelEstimate():
@@ -69,8 +69,8 @@ class ModelTally:
                 self.phase = "ending" if self.asked else "opening the search"
                 self.written = True
                 return as_text(event)
-            case Preflight():
-                return as_line(event)
+            case Preflight() | Recut():
+                return as_line(event) if isinstance(event, Preflight) else str(event)
             case Stopping():
                 self.phase = "stopping"
                 if not self.written:

@@ -1,13 +1,16 @@
 """From a partition to tasks: groups with equal Dags are one task with a weight."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.graph.chains import chains
+from ansorpy.graph.facts import NodeFactsOf
+from ansorpy.graph.graph import Graph
 from ansorpy.graph.groups import NodeGroup, Partition, halves
 from ansorpy.graph.lower import Lowered, lower
+from ansorpy.graph.pieces import pieces
 from ansorpy.te.analysis import weight_bytes, workload_key
 from ansorpy.te.dag import Dag
 
@@ -80,6 +83,24 @@ class ModelTasks:
         dags = tuple(dag for dag in self.dags if dag.name in used)
         return ModelTasks(tuple(parts.values()), dags)
 
+    def in_pieces(self, graph: Graph, names: Collection[str]) -> "ModelTasks":
+        """Return the tasks with the parts of some tasks in pieces, and the parts as alternatives.
+
+        A part that has one piece stays as it is, without an alternative.
+        """
+        known = {workload_key(dag): dag for dag in self.dags}
+        facts_of = NodeFactsOf(graph)
+        parts, cuts = list[ModelPart](), list[Cut]()
+        for part in self.parts:
+            cut = pieces(graph, part.group, facts_of) if part.task in names else ()
+            if len(cut) > 1:
+                members = range(len(parts), len(parts) + len(cut))
+                parts += [_part(known, one, lower(graph, one.nodes, one.outputs)) for one in cut]
+                cuts.append(Cut(tuple(members), part))
+            else:
+                parts.append(part)
+        return ModelTasks(tuple(parts), tuple(known.values()), tuple(cuts))
+
 
 def tasks_of(
     partition: Partition,
@@ -93,13 +114,6 @@ def tasks_of(
         fuses: returns True for the Dag of a chain that one kernel can compute in blocks of rows.
     """
     known: dict[str, Dag] = {}
-
-    def part_of(group: NodeGroup, low: Lowered) -> ModelPart:
-        key = workload_key(low.dag)
-        if key not in known:
-            known[key] = replace(low.dag, name=_name(len(known), group))
-        return ModelPart(group, low, known[key].name)
-
     graph, parts = partition.graph, list[ModelPart]()
     todo = list(reversed(partition.groups))
     while todo:
@@ -111,7 +125,7 @@ def tasks_of(
         if len(group.nodes) > 1 and workload_key(low.dag) not in known and not fits(low.dag):
             todo += reversed(halves(graph, group))
             continue
-        parts.append(part_of(group, low))
+        parts.append(_part(known, group, low))
     verdicts: dict[str, bool] = {}
     cuts = []
     for chain in chains(graph, [part.group for part in parts]):
@@ -119,8 +133,16 @@ def tasks_of(
         if key not in verdicts:
             verdicts[key] = fuses(chain.lowered.dag)
         if verdicts[key]:
-            cuts.append(Cut(chain.members, part_of(chain.whole, chain.lowered)))
+            cuts.append(Cut(chain.members, _part(known, chain.whole, chain.lowered)))
     return ModelTasks(tuple(parts), tuple(known.values()), tuple(cuts))
+
+
+def _part(known: dict[str, Dag], group: NodeGroup, low: Lowered) -> ModelPart:
+    """Return the part of a group; a Dag that no task has yet becomes one, by its workload key."""
+    key = workload_key(low.dag)
+    if key not in known:
+        known[key] = replace(low.dag, name=_name(len(known), group))
+    return ModelPart(group, low, known[key].name)
 
 
 def _name(number: int, group: NodeGroup) -> str:

@@ -35,7 +35,9 @@ HOW: Final = (
     " optimiser; `own` is the error of that optimiser. Import, passes and partition are processor"
     " seconds of one thread; the first bundle's are seconds of the wall clock, which other work on"
     " the machine lengthens. The weights of squeezenet and of the light models are constants: their"
-    " results are equal everywhere, and an error of 0 shows operators and shapes only."
+    " results are equal everywhere, and an error of 0 shows operators and shapes only. `worst` is"
+    " the time of the slowest kernel over what its bytes and operations explain: beyond 5 its group"
+    " was timed in pieces, too, if it has any."
 )
 
 
@@ -125,6 +127,8 @@ def row_of(name: str, file: Path, bundle: Path) -> Row:
         "hosted": answer["hosted"],
         "first_s": answer["seconds"],
         "kernels_s": answer["kernels_s"],
+        "worst": max(one["best_s"] / one["explained_s"] for one in answer["tasks"]),
+        "cut": len(answer["recuts"]),
         **errors,
     }
 
@@ -182,6 +186,7 @@ def page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
                 "partition": lambda row: f"{row['partition_s']:.2f}",
                 "first bundle, s": lambda row: f"{row['first_s']:.0f}",
                 "s a task": lambda row: f"{row['first_s'] / row['tasks']:.2f}",
+                "worst": lambda row: f"{row['worst']:.1f}" if "worst" in row else "",
                 "misses": lambda row: ", ".join(misses(row)) or "-",
             },
         ),

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,10 +131,12 @@ def as_object(result: "ModelResult") -> dict[str, Any]:
                 "best_s": task.best_s,
                 "trials": task.trials,
                 "flop": task.flop,
+                "explained_s": result.explained_s[task.name],
                 "failures": dict(task.failures),
             }
             for task in result.tasks
         ],
+        "recuts": [asdict(one) for one in result.recuts],
         "trials": result.trials,
         "seconds": result.seconds,
         "stopped": result.stopped,

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from ansorpy.events import Derived, FirstAnswer, Preflight, RoundDone, TaskDone
 from ansorpy.measure.outcome import Failed
 from ansorpy.model.compile import ModelResult
-from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
+from ansorpy.model.events import BundleWritten, Cutting, Divided, ModelEstimate, ModelEvent
 from ansorpy.records import IMPORTED, MEASURED, Origin, Record
 from ansorpy.server.db.models import BundleRow, JobRow, RecordRow
 from ansorpy.server.db.records import SqlStore, candidate_of, record_row
@@ -29,6 +29,7 @@ from ansorpy.server.worker.bundles import store_bundle
 from ansorpy.server.worker.journal import note_preflight, note_round, space_counts, wire_of
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.te.analysis import flop_count
+from ansorpy.te.dag import Dag
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
 from ansorpy.tuner.preflight import dag_bytes
 
@@ -115,6 +116,9 @@ class ModelJournal(SqlStore):
             case Divided():
                 check_dags(event.dags, self._limits)
                 self._leased.write(lambda tx, row, now_s: self._divide(tx, row, event, now_s))
+            case Cutting():
+                check_dags(event.dags, self._limits)
+                self._leased.write(lambda tx, row, now_s: _add_tasks(row, event.dags, now_s))
             case Derived():
                 facts = space_counts(event)
                 self._leased.write(lambda tx, row, now_s: _know(row, event.task, facts, now_s))
@@ -141,13 +145,7 @@ class ModelJournal(SqlStore):
             "trials": self._submission.model_options().trials_of(event.tasks),
         }  # fmt: skip
         known = json.loads(row.model_facts or "{}")
-        tasks = {
-            dag.name: {
-                "weight": event.weights.get(dag.name, 0.0), "flop": flop_count(dag),
-                "bytes": dag_bytes(dag),
-            }
-            for dag in event.dags
-        }  # fmt: skip
+        tasks = {dag.name: _facts_of(dag, event.weights.get(dag.name, 0.0)) for dag in event.dags}
         row.model_facts = _json({"history": [], **known, **told, "answered": 0, "tasks": tasks})
         row.trials = min(row.trials, told["trials"])
         progress = json.loads(row.progress)
@@ -204,6 +202,18 @@ class ModelJournal(SqlStore):
     def _mine(self) -> ColumnElement[bool]:
         mine = RecordRow.tenant_id == self.tenant_id
         return mine & (RecordRow.job_id == self._job_id) if self._submission.fresh else mine
+
+
+def _facts_of(dag: Dag, weight: float) -> dict[str, Any]:
+    return {"weight": weight, "flop": flop_count(dag), "bytes": dag_bytes(dag)}
+
+
+def _add_tasks(row: JobRow, dags: Sequence[Dag], now_s: float) -> None:
+    """Add the tasks of a model that are pieces of others."""
+    model = json.loads(row.model_facts)
+    model["tasks"] |= {dag.name: _facts_of(dag, 0.0) for dag in dags}
+    row.model_facts = _json(model)
+    touch(row, now_s)
 
 
 def _in_all(row: JobRow, done: RoundDone, records: Sequence[Record]) -> RoundDone:

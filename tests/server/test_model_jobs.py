@@ -27,7 +27,7 @@ from ansorpy.events import (
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.model.compile import ModelResult
-from ansorpy.model.events import BundleWritten, Divided, ModelEstimate
+from ansorpy.model.events import BundleWritten, Cutting, Divided, ModelEstimate, Recut
 from ansorpy.records import Record
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.models import JobRow
@@ -308,6 +308,29 @@ def test_a_task_of_a_model_has_limited_tensors(
     job_id = ask(running, digest).json()["id"]
     work(running, tmp_path, max_tensor_bytes=200)
     assert "cannot take task 0 because its tensors have" in row_of(running.engine, job_id).reason
+
+
+def test_pieces_of_a_task_are_tasks_of_the_job(
+    running: Service, digest: str, tmp_path: Path
+) -> None:
+    piece = replace(DAGS[1], name="t2_gemm")
+    weights = {"t0_conv": 0.0, "t1_gemm": 1.0, "t2_gemm": 4.0}
+
+    def cut(_: Submission, journal: ModelJournal, out: Path) -> Iterator[Any]:
+        yield from answered(out)
+        yield Cutting(("t0_conv",), 3, (piece,))
+        yield FirstAnswer("t2_gemm", out / "b.zip", 1e-4, 0.6, ("random",))
+        yield ModelEstimate(1.4e-3, 3, 3, weights)
+        yield Recut("t0_conv", 2e-3, 1e-4, 2, 2e-4)
+        tasks = (result("t1_gemm", 1e-3), result("t2_gemm", 1e-4))
+        yield written(out, BUNDLE, 1.4e-3)
+        yield ModelResult(out / "m.zip", 1.4e-3, 0.0, 1e-5, "r", 5, tasks, (), 0, 1.0, "trials")
+
+    job_id = ask(running, digest).json()["id"]
+    work(running, tmp_path, cut)
+    job = running.client.get(f"/v1/jobs/{job_id}").json()
+    assert job["state"] == "succeeded"
+    assert {task["name"]: task["weight"] for task in job["tasks"]} == weights
 
 
 def test_a_later_lease_adds_to_the_first_one(running: Service, digest: str, tmp_path: Path) -> None:
