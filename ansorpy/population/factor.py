@@ -8,12 +8,19 @@ import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
 
+MOST_NUMBER: Final = 2**42  # above all extents of fused loops; 2^21 divisions take half a second
 INNERMOST_LIMIT: Final = 64  # reference: Ansor as released, "max innermost split factor"
 
 
 @lru_cache(maxsize=4096)
 def prime_powers(number: int) -> tuple[tuple[int, int], ...]:
-    """Return (prime, exponent) pairs of `number` >= 1, smallest prime first."""
+    """Return (prime, exponent) pairs of `number`, smallest prime first.
+
+    Raises:
+        ValueError: the number is not in 1 to 2^42.
+    """
+    if not 1 <= number <= MOST_NUMBER:
+        raise ValueError(f"cannot factor {number}; expected 1 to {MOST_NUMBER}")
     found: list[tuple[int, int]] = []
     prime = 2
     while prime * prime <= number:

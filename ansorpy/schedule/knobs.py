@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from ansorpy.errors import SpecError, quoted
 from ansorpy.population.factor import factorizations, prime_powers
+from ansorpy.schedule.schedule import MAX_SIZE
 
 MAX_KNOBS: Final = 32
 MAX_VALUES: Final = 4096  # values of one knob
@@ -31,13 +32,15 @@ class Knob:
             raise SpecError(
                 f"cannot name a knob {quoted(self.name)}; expected letters, digits and _"
             )
-        if not 1 <= len(self.values) <= MAX_VALUES:
-            raise SpecError(
-                f"cannot give the knob {self.name} {len(self.values)} values; expected 1 to"
-                f" {MAX_VALUES}"
-            )
+        check_count(self.name, len(self.values))
         if len({(type(one), one) for one in self.values}) < len(self.values):
             raise SpecError(f"cannot give the knob {self.name} a value twice; expected each once")
+
+
+def check_count(name: str, count: int) -> None:
+    """Raise SpecError unless a knob may have this number of values."""
+    if not 1 <= count <= MAX_VALUES:
+        raise SpecError(f"cannot give the knob {name} {count} values; expected 1 to {MAX_VALUES}")
 
 
 def split_knob(
@@ -51,7 +54,7 @@ def split_knob(
     """Return the knob of a split: its values are the inner lengths, outer part first.
 
     Args:
-        extent: of the loop.
+        extent: of the loop, or of the loops that are fused to it: 1 to 2^31 - 1.
         num_outputs: parts of the loop, 2 to 8.
         policy: `factors`: lengths whose product divides the extent; `power2`: powers of two whose
             product is at most the extent.
@@ -65,7 +68,13 @@ def split_knob(
         raise SpecError(
             f"cannot split by the knob {name} into {num_outputs} parts; expected 2 to {MAX_PARTS}"
         )
+    if not 1 <= extent <= MAX_SIZE:
+        raise SpecError(
+            f"cannot split by the knob {name} because its loop has an extent of {quoted(extent)};"
+            f" expected 1 to {MAX_SIZE}"
+        )
     if candidates:
+        check_count(name, len(candidates))
         lengths = [tuple(map(int, one)) for one in candidates]
         if any(len(one) != num_outputs - 1 or min(one) < 1 for one in lengths):
             raise SpecError(

@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from math import prod
 from types import CodeType
 from typing import Any, Final, Protocol, cast
 
-from ansorpy.errors import SpecError, quoted
+from ansorpy.errors import SpecError, quoted, shown
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.schedule.builder import StagedSchedule, StageSchedule, create_schedule
 from ansorpy.schedule.knobs import MAX_KNOBS, Knob, Value, order_knob, split_knob
@@ -24,9 +25,10 @@ from ansorpy.te.tensor import Tensor
 Values = Mapping[str, Value]
 KEYS: Final = ("knobs", "steps", "sizes", "pack")
 MAX_DEPTH: Final = 8  # levels of a document: a case has a list of steps of operands of values
+SHOWN: Final = 64  # loops that a message lists
 SPLIT_KEYS: Final = ("split", "num_outputs", "policy", "max_factor", "candidates")
 _KNOB_LINE: Final = re.compile(r"knob\s+(\w+)\s*=\s*(\{.*\}|\[.*\])")
-_CASE: Final = re.compile(r"if\s+(\w+)\s*=\s*([^:]+):\s*(.*)")
+_CASE: Final = re.compile(r"if\s+(\w+)\s*=([^:]*):\s*(.*)")
 _USE: Final = re.compile(r"\$(\w+)")
 
 
@@ -386,19 +388,24 @@ def read_knob(dag: Dag, name: str, told: Any) -> Knob:
 
 
 def _extent(dag: Dag, name: str, place: str) -> int:
-    """Return the extent of a loop `STAGE.LOOP`, whole or fused of whole loops."""
+    """Return the extent of a loop `STAGE.LOOP`, whole or fused of whole loops, each once."""
     stage, _, loop = place.rpartition(".")
     state = State.naive(dag)
     known = (
         {one.name: one.extent for one in state.stage(stage).loops} if stage in state.index else {}
     )
-    extents = [known.get(part) for part in loop.split("@")]
-    whole = [extent for extent in extents if extent is not None]
-    if len(whole) < len(extents):
-        places = [f"{s.name}.{one.name}" for s in state.stages for one in s.loops]
+    parts = loop.split("@")
+    whole = [extent for part in parts if (extent := known.get(part)) is not None]
+    if len(whole) < len(parts):
+        places = (f"{s.name}.{one.name}" for s in state.stages for one in s.loops)
         raise SpecError(
             f"cannot split by the knob {name} because {quoted(place)} is no loop; expected"
-            f" {', '.join(places)}"
+            f" {shown(', '.join(islice(places, SHOWN)), 1000)}"
+        )
+    if len(set(parts)) < len(parts):
+        raise SpecError(
+            f"cannot split by the knob {name} because {quoted(place)} names a loop twice; expected"
+            " each loop once"
         )
     return prod(whole)
 

@@ -21,6 +21,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.outcome import Measured, Outcome
 from ansorpy.plan.bind import bind
+from ansorpy.population.factor import prime_powers
 from ansorpy.records import (
     IMPORTED,
     MEASURED,
@@ -360,6 +361,12 @@ def test_splits_offer_factors_powers_of_two_or_candidates() -> None:
          "cannot read the field 'x' of the knob a; expected split, num_outputs"),
         ({"knobs": {"a": [[[[[[[[1]]]]]]]]}, "steps": []}, "template nested so deep; expected 8"),
         ("knob a = 3\nC.unroll = $a", "cannot read line 1 of the template; expected knob NAME ="),
+        ({"knobs": {"a": {"split": "C.k@k", "num_outputs": 2}}, "steps": []},
+         "cannot split by the knob a because 'C.k@k' names a loop twice; expected each loop once"),
+        ({"knobs": {"a": {"split": "C." + "@".join(["k"] * 500), "num_outputs": 2}}, "steps": []},
+         "names a loop twice"),
+        ({"knobs": {"a": {"split": "C.y", "num_outputs": 2, "candidates": [[1]] * 4097}},
+          "steps": []}, "cannot give the knob a 4097 values; expected 1 to 4096"),
         (7, "cannot read a template from int; expected a function"),
         ({"function": "os.system"}, "cannot read the field 'function' of a template; expected"),
     ],
@@ -368,6 +375,28 @@ def test_a_wrong_template_is_refused_by_field(template: object, message: str) ->
     with pytest.raises(SpecError) as caught:
         read_template(template).knobs(MM)
     assert message in str(caught.value)
+
+
+def test_a_split_of_more_than_2_to_the_31_is_refused_before_it_is_factored() -> None:
+    text = "def f(float(4) A) -> (B) { B(i,j) = A((i + j) % 4) where i in 0:65536, j in 0:32768 }"
+    (dag,) = parse(text)
+    expected = r"because its loop has an extent of 2147483648; expected 1 to 2147483647"
+    for loops in ("B.i@j", "B.j@i"):
+        knobs = {"a": {"split": loops, "num_outputs": 2}}
+        with pytest.raises(SpecError, match=expected):
+            read_template({"knobs": knobs, "steps": []}).knobs(dag)
+    with pytest.raises(ValueError, match="cannot factor"):
+        prime_powers((2**31 - 1) ** 2)
+    assert prime_powers(2**31 - 1) == ((2**31 - 1, 1),)  # Euler, 1772: a prime
+
+
+def test_a_long_line_is_read_in_time_in_proportion_to_its_length() -> None:
+    gap = " " * 2**20  # the square of it would take an hour
+    with pytest.raises(SpecError, match="cannot read line 1 of the schedule"):
+        read_schedule(f"C{gap}C")
+    template = read_template(f"knob a = [1]\nif a ={gap}")
+    with pytest.raises(SpecError, match="cannot read line 2 of the schedule"):
+        template.schedule(MM, {"a": 1})
 
 
 def test_a_template_without_any_schedule_tells_why(tmp_path: Path) -> None:
