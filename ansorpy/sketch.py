@@ -1,6 +1,6 @@
 """Sketch derivation: all states that the rules derive, with the verdicts and their reasons."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -138,7 +138,11 @@ class SpaceGenerator(Protocol):
 
 
 def derive(
-    dag: Dag, target: Target, rules: tuple[Rule, ...], limit: int = SKETCH_LIMIT
+    dag: Dag,
+    target: Target,
+    rules: tuple[Rule, ...],
+    limit: int = SKETCH_LIMIT,
+    check: Callable[[], object] | None = None,
 ) -> Derivation:
     """Return every sketch that `rules` derive from the naive state of `dag`.
 
@@ -148,6 +152,7 @@ def derive(
     Args:
         rules: the rules in the order in which they are tried; a user's own come first.
         limit: sketches; beyond it the Dag is refused.
+        check: called before each visit; an error that it raises ends the derivation.
 
     Raises:
         SpecError: more than `limit` sketches, or no sketch.
@@ -158,6 +163,8 @@ def derive(
     sketches: list[State] = []
     work = [(0, 0, Cursor(start, len(start.stages) - 1, target), "")]
     while work:
+        if check is not None:
+            check()
         number, depth, at, by = work.pop()
         if at.index < 0:
             visits[number] = Visit("", sketch=len(sketches))

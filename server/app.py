@@ -4,7 +4,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from threading import BoundedSemaphore
+from typing import Final
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 from sqlalchemy import Engine
@@ -18,6 +20,7 @@ from ansorpy.server.access.startup import requires_keys
 from ansorpy.server.db.upgrade import LOCAL, local_tenant, open_database
 from ansorpy.server.http.event_poller import EventPoller
 from ansorpy.server.http.event_streams import EventStreams
+from ansorpy.server.http.heavy_work import HeavyWork
 from ansorpy.server.http.metrics import Metrics
 from ansorpy.server.http.middleware import RequestMiddleware
 from ansorpy.server.http.openapi import install_openapi
@@ -52,6 +55,8 @@ from ansorpy.server.service.uploads import Uploads
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.web.templating import STATIC
 from ansorpy.server.worker import Supervisor
+
+HEAVY: Final = 2  # threads: while one waits for the database, the other computes
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
@@ -158,4 +163,6 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
         records=RecordService(engine),
         charts=ChartService(engine),
         dashboard=DashboardService(engine),
+        heavy=HeavyWork(CapacityLimiter(HEAVY)),
+        derivations=HeavyWork(CapacityLimiter(1)),
     )  # fmt: skip

@@ -10,7 +10,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from prometheus_client import Gauge
 
-from ansorpy.server.access.authentication import Principal
 from ansorpy.server.http.event_poller import EventPoller, EventReader
 from ansorpy.server.service.jobs import EventBatch, JobEvent
 from ansorpy.server.service.slots import Slots
@@ -26,7 +25,7 @@ Read = Callable[[int], EventBatch]  # returns the stored events after a number
 
 @dataclass
 class EventStreams:
-    """The open event streams of a process, and their limits."""
+    """The open event streams of a process; callers of `follow` hold one of `slots` each."""
 
     poller: EventPoller
     most_s: float  # maximum duration of one stream
@@ -36,7 +35,6 @@ class EventStreams:
 
     async def follow(
         self,
-        who: Principal,
         reader: EventReader,
         read: Read,
         first: EventBatch,
@@ -50,7 +48,7 @@ class EventStreams:
                 404 and not a broken stream.
             wait: whether to wait for new events after the stored ones.
         """
-        with self.slots.counted(who.tenant_id), self.gauge.track_inprogress():
+        with self.gauge.track_inprogress():
             self.poller.subscribe(reader)
             try:
                 async for chunk in self._chunks(reader, read, first, form, wait):

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated
+from functools import partial, wraps
+from typing import Annotated, ParamSpec, TypeVar, cast
 
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
@@ -13,6 +14,7 @@ from ansorpy.server.access.errors import ForbiddenError, UnauthenticatedError
 from ansorpy.server.access.keys import Scope
 from ansorpy.server.access.rate_limits import RateLimiter
 from ansorpy.server.http.event_streams import EventStreams
+from ansorpy.server.http.heavy_work import HeavyWork
 from ansorpy.server.http.metrics import Metrics
 from ansorpy.server.service.bundles import BundleService
 from ansorpy.server.service.charts import ChartService
@@ -28,6 +30,8 @@ from ansorpy.server.service.uploads import Uploads
 from ansorpy.server.settings import ServiceSettings
 
 COOKIE = "ansorpy_session"
+Parameters = ParamSpec("Parameters")
+Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Dependencies:
     records: RecordService
     charts: ChartService
     dashboard: DashboardService
+    heavy: HeavyWork  # requests that parse a workload, or replay or read many records
+    derivations: HeavyWork  # a kind of its own, because one may take seconds
 
 
 def dependencies(request: Request) -> Dependencies:
@@ -65,6 +71,29 @@ Documented = Annotated[
     HTTPAuthorizationCredentials | None,
     Depends(HTTPBearer(auto_error=False, scheme_name="key", description="An API key.")),
 ]
+
+
+def in_turn(
+    kind: Callable[[Dependencies], HeavyWork],
+) -> Callable[[Callable[Parameters, Reply]], Callable[Parameters, Awaitable[Reply]]]:
+    """Return the decorator of endpoints that run in the threads of a kind of heavy work.
+
+    Their parameters include `request` and `principal`.
+    """
+
+    def decorated(
+        endpoint: Callable[Parameters, Reply],
+    ) -> Callable[Parameters, Awaitable[Reply]]:
+        @wraps(endpoint)
+        async def turned(*args: Parameters.args, **given: Parameters.kwargs) -> Reply:
+            request = cast(Request, given["request"])
+            principal = cast(Principal, given["principal"])
+            work = partial(endpoint, *args, **given)
+            return await kind(dependencies(request)).run(request, principal.tenant_id, work)
+
+        return turned
+
+    return decorated
 
 
 def require_scope(scope: Scope) -> Callable[..., Awaitable[Principal]]:

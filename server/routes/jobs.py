@@ -1,10 +1,11 @@
 """/v1/jobs: routes that parse a request, call JobService, and set headers."""
 
+from collections.abc import AsyncIterator
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 
@@ -13,7 +14,7 @@ from ansorpy.server.http.conditional import MAX_HEADER, matches, not_modified
 from ansorpy.server.http.event_poller import EventReader
 from ansorpy.server.http.event_streams import MEDIA_TYPES
 from ansorpy.server.http.json_body import parse
-from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess
+from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess, in_turn
 from ansorpy.server.schemas.base import NAME_PATTERN
 from ansorpy.server.schemas.explain import ExplainReply
 from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted, State
@@ -92,7 +93,7 @@ async def submit(
     check_json(request)
     body = await read_bounded(request, deps.settings.max_body_bytes)
     work = partial(_submit, deps, principal.tenant_id, body, idempotency_key)
-    job = await run_in_threadpool(work)
+    job = await deps.heavy.run(request, principal.tenant_id, work)
     answered = job.how == "answered"
     response.status_code = HTTPStatus.OK if answered else HTTPStatus.ACCEPTED
     response.headers["Location"] = f"/v1/jobs/{job.id}"
@@ -167,9 +168,20 @@ def _set_state(deps: Deps, principal: TuneAccess, job_id: str, how: StateChange)
     return deps.jobs.set_state(principal.tenant_id, job_id, how)
 
 
+async def stream_slot(principal: ReadAccess, deps: Deps) -> AsyncIterator[None]:
+    """Hold a slot of the event streams from before the first query until the stream has ended.
+
+    Raises:
+        RateLimitError, OverloadedError: no slot is free.
+    """
+    with deps.streams.slots.taken(principal.tenant_id):
+        yield
+
+
 @router.get(
     "/{job_id}/events",
     operation_id="followJob",
+    dependencies=[Depends(stream_slot)],
     response_class=StreamingResponse,
     responses={
         200: {
@@ -198,20 +210,20 @@ async def events(
     ] = None,
 ) -> StreamingResponse:
     """Stream the events of a job, as server-sent events or JSONL."""
-    deps.streams.slots.check(principal.tenant_id)
     begin = max(after, int(last_event_id or 0))
     look = partial(deps.jobs.events_after, principal.tenant_id, job_id)
     first = await run_in_threadpool(look, begin)
-    deps.streams.slots.check(principal.tenant_id)  # other streams may have opened meanwhile
     waits = wait == "true" or (wait is None and form == "sse")
     reader = EventReader(job_id, principal.key_id, begin)
-    chunks = deps.streams.follow(principal, reader, look, first, form, waits)
+    chunks = deps.streams.follow(reader, look, first, form, waits)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(chunks, media_type=MEDIA_TYPES[form], headers=headers)
 
 
 @router.get("/{job_id}/explain", operation_id="explainJob", responses=problems(404, 422))
+@in_turn(lambda deps: deps.derivations)
 def explain(
+    request: Request,
     job_id: JobId,
     principal: ReadAccess,
     deps: Deps,

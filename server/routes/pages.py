@@ -17,7 +17,13 @@ from ansorpy.server.access.authentication import Principal
 from ansorpy.server.access.errors import ForbiddenError
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.states import ENDED, MOVES, State
-from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess, cookie_name
+from ansorpy.server.routes.dependencies import (
+    Deps,
+    ReadAccess,
+    TuneAccess,
+    cookie_name,
+    in_turn,
+)
 from ansorpy.server.routes.page_route import PageRoute, own_form
 from ansorpy.server.schemas.base import NAME_PATTERN
 from ansorpy.server.service.charts import COLUMNS, Chart
@@ -80,6 +86,7 @@ def jobs(
 
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
+@in_turn(lambda deps: deps.heavy)
 def job(
     request: Request, job_id: JobId, principal: ReadAccess, deps: Deps, task: Task = None
 ) -> Response:
@@ -116,6 +123,7 @@ def set_state(
 
 
 @router.get("/jobs/{job_id}/explain", response_class=HTMLResponse)
+@in_turn(lambda deps: deps.derivations)
 def explain(
     request: Request,
     job_id: JobId,
@@ -144,7 +152,9 @@ def _task_of(job: Any, name: str) -> Any:
 
 
 @router.get("/jobs/{job_id}/charts/{chart}.{form}")
+@in_turn(lambda deps: deps.heavy)
 def chart(
+    request: Request,
     job_id: JobId,
     chart: Chart,
     form: Literal["csv", "jsonl"],
@@ -157,6 +167,7 @@ def chart(
 
 
 @router.get("/compare", response_class=HTMLResponse)
+@in_turn(lambda deps: deps.heavy)
 def compare(
     request: Request, principal: ReadAccess, deps: Deps, a: OtherId = None, b: OtherId = None
 ) -> Response:
@@ -169,7 +180,9 @@ def compare(
 
 
 @router.get("/compare/latency.{form}")
+@in_turn(lambda deps: deps.heavy)
 def compared(
+    request: Request,
     principal: ReadAccess,
     deps: Deps,
     form: Literal["csv", "jsonl"],

@@ -1,10 +1,10 @@
 """/v1/records: records of trials, as JSONL."""
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from ansorpy.server.http.body import read_bounded
@@ -36,7 +36,8 @@ async def take_in(request: Request, principal: TuneAccess, deps: Deps) -> Record
         detail = f"cannot read the body because of its Content-Type; expected {JSONL}"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail)
     body = await read_bounded(request, deps.settings.max_body_bytes)
-    count, new = await run_in_threadpool(deps.records.take_in, principal.tenant_id, body)
+    work = partial(deps.records.take_in, principal.tenant_id, body)
+    count, new = await deps.heavy.run(request, principal.tenant_id, work)
     return RecordsTaken(records=count, new=new)
 
 

@@ -1,11 +1,14 @@
 """Explanations of a job: the derivation of its sketches, and its failures with advice."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, get_args
+from threading import Lock
+from typing import Any, Final, TypeAlias, get_args
 
 from sqlalchemy import Engine
 
@@ -16,7 +19,6 @@ from ansorpy.measure.outcome import FailureKind
 from ansorpy.server.db.engine import reading
 from ansorpy.server.jobs import queries
 from ansorpy.server.jobs.errors import NotFoundError
-from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.explain import (
     ContrastReply,
     ExplainReply,
@@ -28,9 +30,12 @@ from ansorpy.server.schemas.explain import (
 )
 from ansorpy.server.service.serializers import forecast_reply
 from ansorpy.sketch import Derivation, Visit, derive
+from ansorpy.state.rule import Rule
 from ansorpy.target import Target
+from ansorpy.te.dag import Dag
 from ansorpy.tuner.plugins import SPACES
 from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import rules_name
 
 NO_TASK: Final = "cannot find this task because the job has none of this name; expected a task name"
 OF_MODEL: Final = (
@@ -41,6 +46,9 @@ PAGE_BYTES: Final = 11_000  # size of the visits in one reply
 EXAMPLE_CHARS: Final = 300
 WHY_CHARS: Final = 300
 SKETCHES: Final = 512  # largest derivation that is shown
+DERIVE_S: Final = 5.0  # processor time of a derivation that is shown; 250 sketches take some 3 s
+DERIVATIONS: Final = 8  # kept, because their pages are requested one by one; each some MB
+REFUSALS: Final = 1024  # kept, because each may take DERIVE_S
 NEXT_STEPS: Final[Mapping[str, str]] = {
     "build": "A bug in the code generator: report the message. The search continues without it.",
     "build-timeout": "The kernel is too large to compile in time: use fewer nodes per task.",
@@ -70,12 +78,36 @@ class TaskExplanation:
     failures: list[FailureReply]
 
 
+Answer: TypeAlias = Derivation | str  # the reason why there is no derivation
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswers:
+    """The latest derivations and refusals by request; equal requests at once derive once."""
+
+    _found: OrderedDict[tuple[str, ...], Answer] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def get(self, key: tuple[str, ...], derived: Callable[[], Answer]) -> Answer:
+        """Return the answer to a request, derived unless it is kept."""
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = derived()
+                for kind, most in ((Derivation, DERIVATIONS), (str, REFUSALS)):
+                    of_kind = [k for k, one in self._found.items() if isinstance(one, kind)]
+                    for oldest in of_kind[:-most]:
+                        del self._found[oldest]
+            self._found.move_to_end(key)
+            return self._found[key]
+
+
 @dataclass(frozen=True, slots=True)
 class ExplainService:
     """Use cases of the explanations."""
 
     engine: Engine
     rules_dir: Path | None = None
+    kept: KeptAnswers = field(default_factory=KeptAnswers)
 
     def look(self, tenant_id: int, job_id: str, task: str | None) -> TaskExplanation:
         """Return the explanation of a task (default: the first one).
@@ -93,17 +125,29 @@ class ExplainService:
             raise NotFoundError(NO_TASK)
         cores = known.submission.cores
         target = target_of(known.target, cores)
-        derivation: Derivation | None = None
-        refusal = ""
-        try:
-            machine = target or Target(cores=cores)
-            derivation = derived(known.job.request, name, machine, self.rules_dir)
-        except (RuleError, SpecError) as error:
-            refusal = str(error)
+        found = self._answer(known, tasks.index(name), target or Target(cores=cores))
+        derivation, refusal = (None, found) if isinstance(found, str) else (found, "")
         failures = failures_of(known)
         return TaskExplanation(
             known, name, tasks, target is not None, derivation, refusal, failures
         )
+
+    def _answer(self, known: queries.JobDetails, number: int, target: Target) -> Answer:
+        """Return the derivation of a task, or the reason why there is none."""
+        submission = known.submission
+        if submission.space != SPACES.default:
+            return (
+                "cannot show the derivation because a space generator of another package makes the"
+                f" sketches; expected a job with space {SPACES.default}"
+            )
+        try:
+            kind, allow, without = target.kind, submission.allow, submission.without
+            rules = find_rules(kind, allow, without, self.rules_dir)
+        except SpecError as error:
+            return str(error)
+        dag = submission.dags[number]
+        key = (known.job.request_sha256, dag.name, repr(target), rules_name(kind, rules))
+        return self.kept.get(key, partial(derived, dag, target, rules))
 
     def read(self, tenant_id: int, job_id: str, task: str | None, after: int) -> ExplainReply:
         """Return a page of the derivation of a task (default: the first one).
@@ -179,29 +223,23 @@ def _of_result(results: str, task: str, name: str) -> Mapping[str, Any] | None:
     return next((one.get(name) for one in found if one["name"] == task), None)
 
 
-@lru_cache(maxsize=8)
-def derived(request: str, task: str, target: Target, rules_dir: Path | None) -> Derivation:
-    """Return the derivation of a task; cached, because its pages are requested one by one.
+def derived(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> Answer:
+    """Return the derivation of a task, or the reason why none is shown."""
+    end_s = time.thread_time() + DERIVE_S
 
-    Raises:
-        SpecError: it has more than SKETCHES sketches, or a rule file is missing.
-        RuleError: a rule fails.
-    """
-    submission = Submission.of(request)
-    (dag,) = (dag for dag in submission.dags if dag.name == task)
-    if submission.space != SPACES.default:
-        raise SpecError(
-            "cannot show the derivation because a space generator of another package makes the"
-            f" sketches; expected a job with space {SPACES.default}"
-        )
-    rules = find_rules(target.kind, submission.allow, submission.without, rules_dir)
+    def check() -> None:
+        if time.thread_time() > end_s:
+            raise SpecError("late")
+
     try:
-        return derive(dag, target, rules, SKETCHES)
-    except SpecError as error:
-        raise SpecError(
+        return derive(dag, target, rules, SKETCHES, check)
+    except SpecError:
+        return (
             "cannot show the derivation because it has too many sketches; expected at most"
-            f" {SKETCHES}"
-        ) from error
+            f" {SKETCHES}, derived within {DERIVE_S:.0f} s"
+        )
+    except RuleError as error:
+        return str(error)
 
 
 def page(derivation: Derivation, after: int) -> tuple[list[VisitReply], int | None]:

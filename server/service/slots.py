@@ -29,7 +29,7 @@ class Slots:
     _lock: Lock = field(default_factory=Lock)
 
     def check(self, tenant_id: int) -> None:
-        """Raise an error if no slot is free.
+        """Raise an error if no slot is free; `taken` checks again, with the lock.
 
         Raises:
             RateLimitError: the tenant has reached its limit.
@@ -58,19 +58,6 @@ class Slots:
         with self._lock:
             self.check(tenant_id)
             self._taken[tenant_id] += 1
-        with self._freed(tenant_id):
-            yield
-
-    @contextmanager
-    def counted(self, tenant_id: int) -> Iterator[None]:
-        """Count a block that `check` has permitted, also if others have begun since then."""
-        with self._lock:
-            self._taken[tenant_id] += 1
-        with self._freed(tenant_id):
-            yield
-
-    @contextmanager
-    def _freed(self, tenant_id: int) -> Iterator[None]:
         try:
             yield
         finally:

@@ -1,17 +1,22 @@
+import asyncio
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from httpx2 import Response
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
+from starlette.types import ASGIApp, Message
 
 from ansorpy.server.access import keys
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import ApiKeyRow, JobRow, TenantRow
 from ansorpy.server.jobs import queries
+from tests.server.databases import ON_SQLITE
 from tests.server.process import SOON_S, until
 from tests.server.service import MM, Service, package, service
 
@@ -96,6 +101,45 @@ def test_excess_streams_are_refused_and_closed_ones_do_not_count(url: str) -> No
         follower.join()
         assert [reply.status_code for reply in replies] == [200]
         assert running.client.get(path).status_code == 200
+
+
+@ON_SQLITE
+def test_of_1000_streams_that_a_tenant_opens_at_once_64_are_let_in(url: str) -> None:
+    with service(url, event_stream_s=3600.0) as running:
+        path = f"/v1/jobs/{running.submit()}/events"
+        portal = running.client.portal
+        assert portal is not None
+        statuses = portal.call(partial(statuses_at_once, running.client.app, path, 1000))
+        assert statuses == {200: 64, 429: 936}
+        assert running.client.head(path).status_code == 200
+        assert running.client.get("/v1/jobs/0/events").status_code == 422
+        streams = running.client.app.state.dependencies.streams  # type: ignore[attr-defined]
+        assert streams.slots._taken.total() == 0
+
+
+async def statuses_at_once(app: ASGIApp, path: str, count: int) -> Counter[int]:
+    """Send equal requests at once, leave as soon as each has a status, return the statuses."""
+    statuses: list[int] = []
+    leave = asyncio.Event()
+
+    async def receive() -> Message:
+        await leave.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+        if len(statuses) == count:
+            leave.set()
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
+        "method": "GET", "scheme": "http", "path": path, "raw_path": path.encode(),
+        "root_path": "", "query_string": b"", "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "state": {},
+    }  # fmt: skip
+    await asyncio.gather(*(app(dict(scope), receive, send) for _ in range(count)))
+    return Counter(statuses)
 
 
 def opened(

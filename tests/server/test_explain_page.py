@@ -17,7 +17,6 @@ from ansorpy.rules import CPU
 from ansorpy.server.db.records import record_row
 from ansorpy.server.routes import pages
 from ansorpy.server.service.derivation_tree import TreeRow, rule_uses, tree_rows
-from ansorpy.server.service.explain import derived
 from ansorpy.sketch import Derivation, derive
 from ansorpy.target import Target
 from tests.server.service import MM, Service, service
@@ -143,7 +142,6 @@ def test_a_too_large_derivation_is_reported(
     running: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ansorpy.server.service.explain.SKETCHES", 0)
-    derived.cache_clear()
     page = running.client.get(f"/jobs/{running.submit(text=NET, seed=7)}/explain")
     assert page.status_code == 200
     assert "too many sketches" in page.text
