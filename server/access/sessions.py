@@ -19,6 +19,7 @@ KEEP_S: Final = 7 * keys.DAY_S
 
 def begin(tx: Session, key_id: int, now_s: float) -> str:
     """Add a session for a key, and return its secret."""
+    tx.get_one(ApiKeyRow, key_id, with_for_update=True)  # logins of a key are counted in turn
     tx.execute(delete(SessionRow).where(SessionRow.expires_s <= now_s))
     newest = (
         select(SessionRow.sha256)

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from ansorpy.server.db.models import JobRow, KernelRow, PackageRow
+from ansorpy.server.db.models import JobRow, KernelRow, PackageRow, TenantRow
 from ansorpy.server.jobs.claim_order import next_job
 from ansorpy.server.jobs.events import add_event, add_state_event
 from ansorpy.server.jobs.states import move, touch
@@ -88,9 +88,21 @@ def _lock_next(
             return None
         query = select(JobRow).where(JobRow.seq == seq, JobRow.state == "queued")
         row = tx.scalar(query.with_for_update(skip_locked=True))
-        if row is not None:
+        if row is not None and _may_run(tx, row.tenant_id, max_running):
             return row
         passed = (*passed, seq)
+
+
+def _may_run(tx: Session, tenant_id: int, max_running: int) -> bool:
+    """Return whether a tenant may run another job; its row is locked until the claim is stored.
+
+    Claims of other workers that `next_job` did not see are counted here.
+    """
+    limit = func.coalesce(TenantRow.max_running_jobs, max_running)
+    query = select(limit).where(TenantRow.id == tenant_id).with_for_update()
+    running = select(func.count()).where(JobRow.tenant_id == tenant_id, JobRow.state == "running")
+    most = tx.scalar(query)
+    return most == NO_LIMIT or (tx.scalar(running) or 0) < (most or 0)
 
 
 def lock_leased(tx: Session, claimed: Claim, now_s: float, lease_s: float) -> JobRow | None:

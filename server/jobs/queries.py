@@ -88,13 +88,7 @@ def submit(
             return SubmitResult(find(tx, tenant_id, used.job_id), "repeated")
     found = None if submission.fresh else _find_reusable(tx, tenant_id, submission)
     if found is None:
-        limit = max_queued if tenant.max_queued_jobs is None else tenant.max_queued_jobs
-        if count(tx, tenant_id, "queued") >= limit:
-            raise QuotaError(
-                "cannot queue the job because of the quota of its tenant; expected at most"
-                f" {limit} queued jobs",
-                RETRY_QUEUE_S,
-            )
+        _check_queue(tx, tenant, max_queued)
         found = SubmitResult(_add_job(tx, tenant_id, submission, now_s), "created")
     if idempotency_key is not None:
         tx.add(
@@ -104,6 +98,17 @@ def submit(
             )
         )  # fmt: skip
     return found
+
+
+def _check_queue(tx: Session, tenant: TenantRow, max_queued: int) -> None:
+    """Raise QuotaError if a tenant, whose row is locked, cannot queue another job."""
+    limit = max_queued if tenant.max_queued_jobs is None else tenant.max_queued_jobs
+    if count(tx, tenant.id, "queued") >= limit:
+        raise QuotaError(
+            "cannot queue the job because of the quota of its tenant; expected at most"
+            f" {limit} queued jobs",
+            RETRY_QUEUE_S,
+        )
 
 
 def find(tx: Session, tenant_id: int, job_id: str, *, lock: bool = False) -> JobRow:
@@ -183,14 +188,20 @@ def pause(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
     return _set_state(tx, tenant_id, job_id, "paused", now_s, "by request")
 
 
-def resume(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
+def resume(
+    tx: Session, tenant_id: int, job_id: str, now_s: float, max_queued: int = 1000
+) -> JobRow:
     """Queue a paused job again; do nothing for a queued or running job.
 
     Raises:
         NotFoundError, StateError
+        QuotaError: the tenant has too many queued jobs.
     """
     row = find(tx, tenant_id, job_id, lock=True)
     if row.state not in ("queued", "running"):
+        if row.state == "paused":
+            tenant = tx.get_one(TenantRow, tenant_id, with_for_update=True)
+            _check_queue(tx, tenant, max_queued)
         move(row, "queued", now_s)
         add_state_event(tx, row, now_s)
     return row

@@ -40,7 +40,7 @@ from ansorpy.tuner.spaces import check_space
 
 StateChange = Literal["cancel", "pause", "resume"]
 
-_CHANGES: Final = {"cancel": queries.cancel, "pause": queries.pause, "resume": queries.resume}
+_CHANGES: Final = {"cancel": queries.cancel, "pause": queries.pause}
 PAGE: Final = 200  # events per query
 
 
@@ -208,10 +208,14 @@ class JobService:
 
         Raises:
             NotFoundError, StateError
+            QuotaError: the tenant has too many queued jobs to resume another.
         """
         with transaction(self.engine) as tx:
             now_s = now(tx)
-            row = _CHANGES[how](tx, tenant_id, job_id, now_s)
+            if how == "resume":
+                row = queries.resume(tx, tenant_id, job_id, now_s, self.quota.queued_jobs)
+            else:
+                row = _CHANGES[how](tx, tenant_id, job_id, now_s)
             return _told(tx, row, machines.waiting_for(tx, row, now_s))
 
     def events_after(self, tenant_id: int, job_id: str, after: int) -> EventBatch:

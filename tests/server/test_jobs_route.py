@@ -251,6 +251,16 @@ def test_a_job_is_paused_resumed_and_cancelled(running: Service) -> None:
         assert (reply.status_code, reply.json()["code"]) == (409, "state")
 
 
+def test_a_job_is_resumed_only_if_the_queue_has_room(running: Service) -> None:
+    paused, *_ = [running.submit(seed=n, fresh=True) for n in range(3)]
+    assert running.client.post(f"/v1/jobs/{paused}/pause").status_code == 200
+    other = running.submit(seed=3, fresh=True)
+    reply = running.client.post(f"/v1/jobs/{paused}/resume")
+    assert (reply.status_code, reply.json()["code"]) == (429, "quota")
+    assert running.client.post(f"/v1/jobs/{other}/cancel").status_code == 200
+    assert running.client.post(f"/v1/jobs/{paused}/resume").json()["state"] == "queued"
+
+
 def test_a_failed_job_has_a_reason(running: Service) -> None:
     job_id = running.submit()
     reason = "no candidate survived: crash: signal 11"

@@ -1,4 +1,5 @@
 import json
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -86,6 +87,20 @@ def test_a_tenant_runs_no_more_jobs_than_allowed(engine: Engine) -> None:
     own = submit(engine)
     submit(engine)
     assert ids([claim(engine, 1.0, max_running=1) for _ in range(2)]) == [own, None]
+
+
+def test_workers_that_claim_at_once_run_no_more_jobs_than_allowed(engine: Engine) -> None:
+    limited = add_tenant(engine, "limited", max_running=1)
+    first = submit(engine, tenant=limited)
+    submit(engine, tenant=limited)
+    claims: list[Claim | None] = []
+    other = threading.Thread(target=lambda: claims.append(claim(engine, 1.0, "b")))
+    with transaction(engine) as tx:
+        own = lease.claim(tx, "a", 1.0, LEASE_S)
+        other.start()
+        other.join(0.5)  # it waits for the commit, or has claimed the second job by then
+    other.join()
+    assert ids([own, *claims]) == [first, None]
 
 
 def test_a_worker_claims_only_its_target_and_sets_the_digest(
