@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import OperationalError, TimeoutError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from ansorpy.errors import AnsorError, ShapeError, SpecError
@@ -76,6 +77,7 @@ def install_error_handlers(app: FastAPI) -> None:
     for invalid in (RequestValidationError, InvalidBodyError, ShapeError):
         app.add_exception_handler(invalid, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _left)
     app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(TimeoutError, _database)
     app.add_exception_handler(Exception, _bug)
@@ -149,6 +151,12 @@ def _http(request: Request, error: Exception) -> JSONResponse:
     if status == HTTPStatus.NOT_FOUND:
         detail = detail or NO_PATH
     return problem(status, CODES.get(status, "http"), detail, headers=headers)
+
+
+def _left(_: Request, __: Exception) -> JSONResponse:
+    """Answer a client that has left: for the log and the metrics, the bytes reach nobody."""
+    detail = "cannot answer because the client has left; expected the whole request"
+    return problem(HTTPStatus.BAD_REQUEST, CODES[HTTPStatus.BAD_REQUEST], detail)
 
 
 def _methods(request: Request) -> list[str]:
