@@ -135,8 +135,9 @@ class Connection:
                     headers={"Content-Type": media, **(headers or {})},
                     timeout=timeout,
                 )
-                if reply.is_redirect and self._is_own(reply):
-                    reply = self._http.get(reply.headers["location"])
+                following = reply.next_request
+                if following is not None and _origin(following.url) == _origin(reply.url):
+                    reply = self._http.get(following.url)
                 if reply.status_code >= 300 and reply.status_code != 304:
                     raise problem_of(path, reply)
                 return reply
@@ -187,9 +188,10 @@ class Connection:
             what = str(error) or type(error).__name__
             raise ServiceError(f"{self.url}{path}: {what}") from error
 
-    def _is_own(self, reply: httpx.Response) -> bool:
-        """Return True for a redirect to the same host; the key is sent to no other host."""
-        return reply.next_request is not None and reply.next_request.url.host == reply.url.host
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    """Return scheme, host and port (None: that of the scheme); the key is sent to one origin."""
+    return url.scheme, url.host, url.port
 
 
 @contextmanager

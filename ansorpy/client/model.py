@@ -1,12 +1,20 @@
-"""Replies of the service as values. Fields that a newer service adds are left out."""
+"""Replies of the service as values. Fields that a newer service adds are left out.
 
+Ids, digests and names of tasks become parts of addresses and of paths of files, so that a reply
+with any other text in their places is refused.
+"""
+
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeVar
 
-from ansorpy.errors import AnsorError
+from ansorpy.errors import AnsorError, quoted
+from ansorpy.te.limits import NAME
 
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
+ID: Final = re.compile("[0-9a-f]{32}")
+DIGEST: Final = re.compile("[0-9a-f]{64}")
 ENDED: Final = ("succeeded", "failed", "cancelled")
 
 T = TypeVar("T")
@@ -119,15 +127,29 @@ class Event:
 def job_of(told: Any) -> Job:
     """Return a job; ReplyError for another reply."""
     known = _known(Job, told)
-    tasks = known.get("tasks", ())
-    return _made(
-        Job, {**known, "tasks": tuple(_made(TaskState, _known(TaskState, t)) for t in tasks)}
-    )
+    _check(known.get("id"), ID)
+    model = known.get("model")
+    if isinstance(model, Mapping):
+        bundle = model.get("bundle")
+        _check(model.get("sha256"), DIGEST)
+        _check(bundle.get("sha256") if isinstance(bundle, Mapping) else bundle, DIGEST)
+    return _made(Job, {**known, "tasks": tuple(map(_task_of, known.get("tasks", ())))})
+
+
+def _task_of(told: Any) -> TaskState:
+    known = _known(TaskState, told)
+    _check(known.get("name"), NAME)
+    _check(known.get("kernel"), DIGEST)
+    return _made(TaskState, known)
 
 
 def line_of(told: Any) -> JobLine:
     """Return a line of the list; ReplyError for another reply."""
     known = _known(JobLine, told)
+    _check(known.get("id"), ID)
+    _check(known.get("model"), DIGEST)
+    for name in known.get("tasks", ()):
+        _check(name, NAME)
     return _made(JobLine, {**known, "tasks": tuple(known.get("tasks", ()))})
 
 
@@ -142,6 +164,15 @@ def event_of(told: Any) -> Event:
 def value_of(kind: type[T], told: Any) -> T:
     """Return a reply without parts as a value; ReplyError for another reply."""
     return _made(kind, _known(kind, told))
+
+
+def _check(value: Any, form: re.Pattern[str]) -> None:
+    """Raise ReplyError unless a value has a form; absent ones are left to `_made`."""
+    if value is not None and not (isinstance(value, str) and form.fullmatch(value)):
+        raise ReplyError(
+            f"cannot use {quoted(value)} of the reply because it is no name, id or digest;"
+            f" expected {form.pattern}"
+        )
 
 
 def _known(kind: type[Any], told: Any) -> dict[str, Any]:

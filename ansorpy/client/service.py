@@ -217,7 +217,7 @@ class Client(ModelCalls):
             ServiceError: there is none (yet).
             PackageError: the bytes have another digest.
         """
-        digest = self.job(job_id).task(task).kernel
+        digest = {one.name: one.kernel for one in self.job(job_id).tasks}.get(task)
         if digest is None:
             raise ServiceError(f"task {task}: no kernel (yet)", 404, "unknown")
         data = self.package(digest)

@@ -17,7 +17,7 @@ from ansorpy.artifact.package import MANIFEST, box, unbox
 from ansorpy.bundle.load import load_model
 from ansorpy.client import Client, Job, KernelCache, ServiceError, load
 from ansorpy.client.connection import Address, address_of
-from ansorpy.client.model import ReplyError, event_of, job_of
+from ansorpy.client.model import ReplyError, event_of, job_of, line_of
 from ansorpy.errors import PackageError, SpecError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.model.home import home_model
@@ -296,6 +296,8 @@ def test_a_kernel_is_pulled_and_checked(live: Live, stage: Service, tmp_path: Pa
         waiting = client.submit(MM, trials=9, fresh=True)
         with pytest.raises(ServiceError, match="no kernel"):
             client.pull(waiting.id, "mm", tmp_path)
+        with pytest.raises(ServiceError, match="task other: no kernel"):
+            client.pull(job_id, "other", tmp_path)
         client.cancel(waiting.id)
 
 
@@ -380,15 +382,45 @@ def test_a_model_without_a_bundle_is_an_error(live: Live, stage: Service, tmp_pa
             client.put_model(tmp_path / "text.onnx")
 
 
-def test_the_key_is_sent_to_the_service_only(live: Live) -> None:
+@pytest.mark.parametrize("url", ["http://one.example:8720", "https://one.example"])
+@pytest.mark.parametrize(
+    ("place", "follows"),
+    [
+        ("/v1/other", True),
+        ("{url}/v1/other", True),
+        ("http://evil.example/", False),
+        ("//evil.example/", False),
+        ("http://one.example:8721/", False),
+        ("https://one.example:8720/", False),
+        ("http://one.example/", False),
+        ("http://one.example:443/", False),
+        ("https://one.example.evil.example/", False),
+    ],
+)
+def test_the_key_is_sent_to_the_origin_of_the_service_only(
+    url: str, place: str, follows: bool
+) -> None:
     def away(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
-        return httpx.Response(307, headers={"Location": "http://evil.example/"})
+        return httpx.Response(307, headers={"Location": place.format(url=url)})
 
-    network = Faulty(away)
-    with Client(live.url, "secret", transport=network) as client, pytest.raises(ServiceError):
-        client.health()
-    assert [request.url.host for request in network.seen] == ["127.0.0.1"]
-    assert network.seen[0].headers["authorization"] == "Bearer secret"
+    def here(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
+        return httpx.Response(200, content=b"{}")
+
+    network = Faulty(away, here)
+    with Client(url, "secret", transport=network) as client:
+        if follows:
+            assert client.health() == {}
+        else:
+            with pytest.raises(ServiceError):
+                client.health()
+        for path in ("/v1/x", "/v1/y"):  # downloads and streams follow no redirect
+            network.faults = [away, here]
+            with pytest.raises(ServiceError), client._connection.stream(path, {}, 1.0):
+                pass
+    origins = {(one.url.scheme, one.url.host, one.url.port) for one in network.seen}
+    assert origins == {(httpx.URL(url).scheme, "one.example", httpx.URL(url).port)}
+    assert len(network.seen) == 3 + follows
+    assert {one.headers["authorization"] for one in network.seen} == {"Bearer secret"}
 
 
 @pytest.mark.slow
@@ -484,7 +516,29 @@ def test_unknown_fields_of_a_newer_service_are_ignored() -> None:
         job.task("other")
 
 
-@pytest.mark.parametrize("told", [None, [], {}, {"id": "x"}])
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a/b", "..", "", "a\n", "\x1b[2J", "é", 7])
+def test_names_of_a_reply_are_data(name: object, tmp_path: Path) -> None:
+    told = REPLIES["JobReply"]
+    task = told["tasks"][0]
+    model = {"sha256": "0" * 64, "bundle": None}
+    for changed in (
+        {"id": name}, {"tasks": [{**task, "name": name}]}, {"tasks": [{**task, "kernel": name}]},
+        {"model": {**model, "sha256": name}}, {"model": {**model, "bundle": {"sha256": name}}},
+    ):  # fmt: skip
+        content = json.dumps({**told, **changed}).encode()
+        network = Faulty(*[lambda *_, c=content: httpx.Response(200, content=c)] * 2)  # type: ignore[misc]
+        with Client("http://one.example", transport=network) as client:
+            for pull in (client.pull, lambda job, _, out: client.pull_bundle(job, out / "x.zip")):
+                with pytest.raises(ReplyError, match="of the reply because it is no name"):
+                    pull("0" * 32, str(name), tmp_path / "out")
+    line = {"id": "0" * 32, "state": "queued", "tasks": [], "task_count": 0, "trials": 0}
+    for changed in ({"id": name}, {"tasks": [name]}, {"model": name}):
+        with pytest.raises(ReplyError):
+            line_of({**line, "trials_asked": 1, **changed})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("told", [None, [], {}, {"id": "0" * 32}])
 def test_an_invalid_job_or_event_is_an_error(told: object) -> None:
     with pytest.raises(ReplyError, match="not a"):
         job_of(told)
