@@ -108,7 +108,7 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
     tenant_id = local_tenant(engine)
     everything = frozenset(("read", "tune", "admin"))
     local_principal = Principal(tenant_id, LOCAL, everything, caller="")
-    queries = ServiceInfo(engine, settings.rules_dir)
+    queries = ServiceInfo(engine, settings.rules_dir, settings.data_dir)
     metrics = Metrics.of(queries.facts)
     limits = RequestLimits(
         parts=settings.max_parts,

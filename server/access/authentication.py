@@ -4,10 +4,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from ansorpy.server.access import keys, sessions
 from ansorpy.server.access.errors import UnauthenticatedError
@@ -109,7 +111,8 @@ class Authenticator:
                 f" valid {kind}"
             )
         if grant.used_s is None or now_s - grant.used_s > USED_S:
-            with transaction(self.engine) as tx:
+            # A full disk: the time of the last use is told to people only.
+            with suppress(OperationalError), transaction(self.engine) as tx:
                 keys.note_use(tx, grant.key_id, now_s)
         principal = Principal(
             grant.tenant_id, grant.tenant, grant.scopes, f"key {grant.key_id}", grant.key_id

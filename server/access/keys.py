@@ -62,8 +62,13 @@ def create(
 
 def install(tx: Session, key: str, tenant: str, scopes: Sequence[str], now_s: float) -> None:
     """Add a key that was generated elsewhere, unless it already exists."""
-    if tx.scalar(select(ApiKeyRow).where(ApiKeyRow.sha256 == digest(key))) is None:
+    if not is_made(tx, key):
         _add(tx, key, digest(key)[:PREFIX_CHARS], tenant, scopes, now_s, None, "installed")
+
+
+def is_made(tx: Session, key: str) -> bool:
+    """Return whether a key was ever added, also if it is no longer valid."""
+    return tx.scalar(select(ApiKeyRow.id).where(ApiKeyRow.sha256 == digest(key))) is not None
 
 
 def _add(

@@ -75,6 +75,9 @@ def install_admin_key(settings: ServiceSettings, engine: Engine) -> None:
             f"cannot use ANSORPY_ADMIN_KEY_FILE because its key has {len(key)} characters; expected"
             f" {MIN_KEY_CHARS} to {keys.MAX_KEY_CHARS} printable ones"
         )
+    with reading(engine) as tx:
+        if keys.is_made(tx, key):
+            return
     with transaction(engine) as tx:
         keys.install(tx, key, LOCAL, ("admin",), now(tx))
 

@@ -1,19 +1,22 @@
 """Database engine: connections to SQLite or PostgreSQL, transactions, and the shared clock."""
 
+import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Dialect, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from ansorpy.server.db.sqlite_file import DatabaseFile
 
 PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON")
 POSTGRES: Final = "postgresql"
+FROZEN: Final = "ansorpy_frozen"  # info of a connection to a file that nobody can change
 READS: Final = "ansorpy_reads"  # execution option of read-only transactions
 
 
@@ -22,7 +25,8 @@ def connect(url: str) -> Engine:
 
     SQLite runs in WAL mode with synchronous=FULL, so that commits survive a power failure. Writing
     transactions begin IMMEDIATE, so that a reader never fails to become a writer. The files
-    are private to their user (`ansorpy.server.db.sqlite_file`).
+    are private to their user (`ansorpy.server.db.sqlite_file`). If the disk is full, so that the
+    files beside the database cannot be made, transactions that write fail, and others read.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
@@ -33,7 +37,8 @@ def connect(url: str) -> Engine:
     path = sqlite_path(url)
     if path is not None:
         _guard(engine, DatabaseFile(path))
-    event.listen(engine, "connect", _set_pragmas)
+    else:
+        event.listen(engine, "connect", _set_pragmas)
     event.listen(engine, "begin", _begin_immediate)
     return engine
 
@@ -48,8 +53,23 @@ def sqlite_path(url: str) -> Path | None:
 def _guard(engine: Engine, file: DatabaseFile) -> None:
     """Make the file of an engine private, and fail transactions after it was replaced."""
 
-    def prepare(*_: object) -> None:
+    def opened(dialect: Dialect, record: ConnectionPoolEntry, given: Any, named: Any) -> Any:
         file.prepare()
+        made: Any = dialect.connect(*given, **named)
+        try:
+            _set_pragmas(made)
+        except sqlite3.OperationalError:
+            made.close()
+            if not file.is_readable_alone():
+                raise
+            made = sqlite3.connect(file.frozen_uri, uri=True, check_same_thread=False)
+            made.isolation_level = None
+            record.info[FROZEN] = True
+        return made
+
+    def returned(_: object, record: ConnectionPoolEntry) -> None:
+        if record.info.pop(FROZEN, False):
+            record.invalidate()  # the next transaction sees whether there is room
 
     def check(*_: object) -> None:
         file.tighten()
@@ -58,13 +78,14 @@ def _guard(engine: Engine, file: DatabaseFile) -> None:
     def check_again(_: object) -> None:
         file.check()
 
-    event.listen(engine, "do_connect", prepare)
+    event.listen(engine, "do_connect", opened)
+    event.listen(engine, "checkin", returned)
     event.listen(engine, "connect", check)
     event.listen(engine, "begin", check_again)
     event.listen(engine, "commit", check_again)
 
 
-def _set_pragmas(connection: Any, _record: object) -> None:
+def _set_pragmas(connection: Any, _record: object = None) -> None:
     connection.isolation_level = None  # the driver must not begin transactions by itself
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")

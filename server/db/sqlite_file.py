@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 MODE: Final = 0o600
 OTHERS: Final = 0o077  # permission bits of group and others
+ROOM_BYTES: Final = 8 << 20  # a chunk of a model in the log, and again in the file
 BESIDE: Final = ("", "-wal", "-shm", "-journal")  # the files of a database, by suffix
 
 
@@ -53,6 +54,19 @@ class DatabaseFile:
             )
             raise OperationalError(None, None, told)
 
+    def is_readable_alone(self) -> bool:
+        """Return whether the disk is full, and all commits are in the file itself.
+
+        Then nobody can write, and the file is read without the files beside it, which need room.
+        """
+        log = Path(f"{self.path}-wal")
+        return is_full(self.path.parent) and not (log.exists() and log.stat().st_size)
+
+    @property
+    def frozen_uri(self) -> str:
+        """The URI of the file as one that does not change."""
+        return f"{self.path.as_uri()}?immutable=1"
+
     def _create(self) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(OSError):  # it exists, or SQLite reports the error
@@ -63,6 +77,15 @@ class DatabaseFile:
             facts = self.path.stat()
             return facts.st_dev, facts.st_ino
         return None
+
+
+def is_full(folder: Path) -> bool:
+    """Return whether the disk of a folder has no room for a transaction."""
+    try:
+        facts = os.statvfs(folder)
+    except OSError:
+        return False
+    return facts.f_bavail * facts.f_frsize < ROOM_BYTES
 
 
 def files_of(path: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, inspect, select, text
 
 from ansorpy.errors import SpecError
-from ansorpy.server.db.engine import POSTGRES, connect, transaction
+from ansorpy.server.db.engine import POSTGRES, READS, connect, reading
 from ansorpy.server.db.models import TenantRow
 
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
@@ -44,7 +44,7 @@ def open_database(url: str) -> Engine:
 
 def revision(engine: Engine) -> str | None:
     """Return the revision of the database, or None for an empty database."""
-    with engine.connect() as connection:
+    with engine.execution_options(**{READS: True}).connect() as connection:
         return _revision(connection)
 
 
@@ -83,7 +83,7 @@ def upgrade(engine: Engine) -> str:
 
 def local_tenant(engine: Engine) -> int:
     """Return the id of the tenant LOCAL."""
-    with transaction(engine) as tx:
+    with reading(engine) as tx:
         return tx.scalars(select(TenantRow.id).where(TenantRow.name == LOCAL)).one()
 
 

@@ -16,7 +16,7 @@ FILE_BYTES_PER_S: Final = 1 << 18  # a file may arrive as slowly as that
 WRITE_BYTES: Final = 1 << 20  # received bytes of a file that are written at once
 JSON: Final = "application/json"
 CURL: Final = "application/x-www-form-urlencoded"  # the default of `curl -d`
-RETRY_S: Final = 60  # Retry-After if the disk is full
+DISK_RETRY_S: Final = 60  # Retry-After if the disk is full
 
 
 def check_json(request: Request) -> None:
@@ -93,7 +93,7 @@ async def spool(request: Request, path: Path, limit_bytes: int, limit_s: float =
         raise OverloadedError(
             f"cannot store the body because of {error.strerror}; expected room on the disk of the"
             " service: try again later",
-            RETRY_S,
+            DISK_RETRY_S,
         ) from error
     return digest.hexdigest()
 

@@ -195,8 +195,8 @@ REPLIES: Final[Mapping[str, Any]] = {
             }
         ]
     },
-    "Health": {"status": "ok"},
-    "Ready": {"status": "ok", "database": "sqlite", "workers": 1},
+    "Health": {"status": "ok", "disk": "ok"},
+    "Ready": {"status": "ok", "database": "sqlite", "workers": 1, "disk": "ok"},
     "Targets": {
         "targets": [{"target": "5f2b9c0d1e3a4b6c", "facts": {"kind": "cpu", "vector_bits": 512}}]
     },

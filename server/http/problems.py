@@ -22,6 +22,7 @@ from ansorpy.server.access.errors import (
     RateLimitError,
     UnauthenticatedError,
 )
+from ansorpy.server.http.body import DISK_RETRY_S
 from ansorpy.server.http.validation import (
     InvalidBodyError,
     mistake_of,
@@ -170,7 +171,16 @@ def _methods(request: Request) -> list[str]:
     return sorted(found)
 
 
-def _database(_: Request, error: Exception) -> JSONResponse:
+def _database(request: Request, error: Exception) -> JSONResponse:
+    if request.app.state.dependencies.info.disk() == "full":
+        log.error("the disk is full")  # a traceback for each request would need more of it
+        return problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            CODES[HTTPStatus.SERVICE_UNAVAILABLE],
+            "cannot store anything because the disk of the service is full; expected room on it:"
+            " reading requests are answered",
+            headers={"Retry-After": str(DISK_RETRY_S)},
+        )
     log.error("the database does not answer: %s", type(error).__name__, exc_info=error)
     return problem(
         HTTPStatus.SERVICE_UNAVAILABLE,

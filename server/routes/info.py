@@ -66,9 +66,9 @@ def metrics(_: AdminAccess, deps: Deps) -> Response:
 
 
 @router.get("/healthz", operation_id="health")
-async def health() -> Health:
-    """Return ok while the process answers."""
-    return Health()
+async def health(deps: Deps) -> Health:
+    """Return ok while the process answers, and whether the disk has room."""
+    return Health(disk=deps.info.disk())
 
 
 @router.get("/readyz", operation_id="ready", responses=problems(503, everywhere=False))

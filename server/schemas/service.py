@@ -1,16 +1,25 @@
 """Information about the service: health, targets, rules, workers."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ansorpy.server.schemas.base import Wire
+
+Disk = Annotated[
+    Literal["ok", "full"],
+    Field(
+        description="full: the disk has no room. Requests that store something, and workers, fail"
+        " until it has; reading requests are answered."
+    ),
+]
 
 
 class Health(Wire):
     """The process answers."""
 
     status: Literal["ok"] = "ok"
+    disk: Disk
 
 
 class Ready(Wire):
@@ -19,6 +28,7 @@ class Ready(Wire):
     status: Literal["ok"] = "ok"
     database: str = Field(description="Kind of the database.")
     workers: int = Field(description="Number of living workers; without one, jobs wait.")
+    disk: Disk
 
 
 class TargetReply(Wire):

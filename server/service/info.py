@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sqlalchemy import Engine, func, select
 
@@ -15,8 +15,9 @@ from ansorpy.errors import SpecError
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
 from ansorpy.rewrites.capabilities import capabilities
-from ansorpy.server.db.engine import now, reading
+from ansorpy.server.db.engine import now, reading, sqlite_path
 from ansorpy.server.db.models import JobRow, RecordRow
+from ansorpy.server.db.sqlite_file import is_full
 from ansorpy.server.jobs import machines
 from ansorpy.server.jobs.states import MOVES
 from ansorpy.server.schemas.service import (
@@ -46,12 +47,19 @@ class ServiceInfo:
 
     engine: Engine
     rules_dir: Path | None = None
+    data_dir: Path | None = None  # None: not looked at
+
+    def disk(self) -> Literal["ok", "full"]:
+        """Return whether the disks of the data folder and of a SQLite file have room."""
+        file = sqlite_path(self.engine.url)
+        folders = filter(None, (self.data_dir, file and file.parent))
+        return "full" if any(map(is_full, folders)) else "ok"
 
     def ready(self) -> Ready:
         """Query the database, and return the number of living workers."""
         with reading(self.engine) as tx:
             count = len(machines.workers(tx, now(tx)))
-        return Ready(database=self.engine.dialect.name, workers=count)
+        return Ready(database=self.engine.dialect.name, workers=count, disk=self.disk())
 
     def targets(self) -> Targets:
         """Return the targets of the living workers."""

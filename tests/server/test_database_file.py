@@ -3,9 +3,10 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from ansorpy.records import JsonlStore
@@ -46,14 +47,19 @@ def test_a_new_database_is_private_with_all_its_files(path: Path) -> None:
     engine.dispose()
 
 
-def test_the_file_is_private_before_sqlite_opens_it(path: Path) -> None:
+def test_the_file_is_private_before_sqlite_opens_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = connect(f"sqlite:///{path}")
     seen: list[int] = []
 
-    def before(*_: object) -> None:
-        seen.append(path.stat().st_mode & 0o777)
+    opened = engine.dialect.connect
 
-    event.listen(engine, "do_connect", before)  # after the check of the engine, before SQLite
+    def connected(*given: Any, **named: Any) -> Any:
+        seen.append(path.stat().st_mode & 0o777)
+        return opened(*given, **named)
+
+    monkeypatch.setattr(engine.dialect, "connect", connected)
     engine.connect().close()
     assert seen == [0o600]
     engine.dispose()
