@@ -9,6 +9,7 @@ from ansorpy.errors import PackageError
 from ansorpy.expr.dtypes import DTYPES
 
 Check = Callable[[Any], bool]
+MOST_THREADS: Final = 4096  # threads that a package may start
 
 
 def _is_text(value: Any) -> bool:
@@ -17,6 +18,10 @@ def _is_text(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
+
+
+def _is_thread_count(value: Any) -> bool:
+    return _is_count(value) and 1 <= value <= MOST_THREADS
 
 
 def _is_number(value: Any) -> bool:
@@ -58,7 +63,7 @@ TIMED: Final[Mapping[str, Check]] = {"latency_s.min": _is_number}
 KERNEL: Final[Mapping[str, Check]] = {"name": _is_text, "inputs": _are(_is_input), **TIMED}
 LIBRARY: Final[Mapping[str, Check]] = {
     "outputs": are_tensors,
-    "target.threads": _is_count,
+    "target.threads": _is_thread_count,
     "native.note": _is_text,
     "native.prefix": _is_text,
     "native.features": _are(_is_text),
@@ -123,7 +128,7 @@ MODEL: Final[Mapping[str, Check]] = {
     "name": _is_text,
     "inputs": are_tensors,
     "outputs": are_tensors,
-    "threads": _is_count,
+    "threads": _is_thread_count,
     "prefix": _is_text,
     "features": _are(_is_text),
     "native_steps": _is_count,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from ansorpy.artifact.stored_zip import ZipKind, opened, packed
 from ansorpy.errors import PackageError
@@ -75,19 +75,31 @@ def parse_digest(text: str) -> str:
     return digits
 
 
+def open_plain(path: Path) -> BinaryIO:
+    """Open a plain file; a FIFO, a device or a folder is refused, and never waited for.
+
+    Raises:
+        PackageError: it cannot be read, or is no plain file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise PackageError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # a null byte
+        raise PackageError(f"cannot read {str(path)[:80]!r}: {error}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise PackageError(f"cannot read {path} because it is no plain file; expected a package")
+    return os.fdopen(descriptor, "rb")
+
+
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of a package file; nothing is read of a file that is too long.
 
     Raises:
         PackageError: it cannot be read, is no plain file, or is longer than any package.
     """
-    try:
-        with path.open("rb") as file:
-            facts = os.fstat(file.fileno())
-            if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_BYTES:
-                raise PackageError(f"{path}: not a plain file of at most {MAX_BYTES} bytes")
-            return file.read()
-    except OSError as error:
-        raise PackageError(f"{path}: {error.strerror}") from error
-    except ValueError as error:  # a null byte
-        raise PackageError(f"cannot read {str(path)[:80]!r}: {error}") from error
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size > MAX_BYTES:
+            raise PackageError(f"{path}: not a plain file of at most {MAX_BYTES} bytes")
+        return file.read()

@@ -4,7 +4,8 @@ import ctypes
 import mmap
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +16,8 @@ from ansorpy.artifact import manifest
 from ansorpy.artifact.arrays import importer_of, to_numpy
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import new_folder, remove
-from ansorpy.artifact.harness import Array, TensorSpec
+from ansorpy.artifact.harness import Array, TensorSpec, stored_dtype
+from ansorpy.artifact.package import open_plain
 from ansorpy.artifact.stored_zip import opened
 from ansorpy.bundle.format import BUNDLE, GRAPH, HOSTED, LIBRARY, SAMPLES, WEIGHTS
 from ansorpy.bundle.runner import ModelRunner, hosted_functions
@@ -84,8 +86,15 @@ class LoadedModel:
         return {tensor.name: a for tensor, a in zip(self.inputs, arrays, strict=True)}
 
     def selftest(self) -> list[str]:
-        """Return one line per wrong output of the stored self-test; none if all are right."""
-        return self._runner.selftest()
+        """Return one line per wrong output of the stored self-test; none if all are right.
+
+        Raises:
+            PackageError: it cannot be run.
+        """
+        try:
+            return self._runner.selftest()
+        except Exception as error:  # hosted functions are code of the bundle
+            raise PackageError(f"cannot run the self-test of {self.name}: {error}") from error
 
     def bench(self, seconds: float = 1.0) -> list[float]:
         """Return the wall times of calls in seconds, fastest first."""
@@ -193,11 +202,50 @@ def _runner(
             facts["threads"] if threads is None else threads,
             bytes(files.get(SAMPLES, b"")),
         )
+        _check_places(facts, runner)
+        _check_self_test(runner)
     except Exception as error:  # the files are code of the bundle: they may raise anything
         remove(folder, os.getpid())
         raise PackageError(f"cannot load {place}: {error}") from error
     weakref.finalize(runner, remove, folder, os.getpid())
     return runner
+
+
+def _check_places(facts: Mapping[str, Any], runner: ModelRunner) -> None:
+    """Raise ValueError unless every value of a step lies within the memory that it is in."""
+    memory, values = facts["memory"], facts["values"]
+    if len(runner.tensors) != len(runner.inputs) + len(runner.outputs) + 2:
+        raise ValueError("two tensors of its manifest have one name")
+    areas = [_size_bytes(one.dtype, one.shape) for one in (*runner.inputs, *runner.outputs)]
+    areas += [memory[f"{area}_bytes"] for area in ("weights", "packed", "arena", "scratch")]
+    for name, one in values.items():
+        area = one["argument"]
+        end = one["at"] + _size_bytes(one["dtype"], one["shape"])
+        if area >= len(areas) or end > areas[area]:
+            raise ValueError(f"the place of {name!r} is not in its memory")
+    steps = facts["steps"]
+    used = {name for step in steps for key in ("reads", "writes") for name in step[key]}
+    if not used <= set(values) or facts["native_steps"] - len(steps) not in (0, 1):
+        raise ValueError("its steps are not those of its values")
+    LoadedModel(runner).bound()
+
+
+def _check_self_test(runner: ModelRunner) -> None:
+    """Raise ValueError unless the self-test has the inputs and outputs of the model."""
+    if len(runner.facts["tolerances"]) != len(runner.outputs):
+        raise ValueError("its manifest has not a tolerance for each output")
+    wanted = {
+        f"{mark}{number}": (stored_dtype(one.dtype), one.shape)
+        for mark, tensors in (("in", runner.inputs), ("out", runner.outputs))
+        for number, one in enumerate(tensors)
+    }
+    found = {name: (one.dtype, one.shape) for name, one in runner.samples.items()}
+    if found and found != wanted:
+        raise ValueError("its self-test has not the tensors of the model")
+
+
+def _size_bytes(dtype: str, shape: Sequence[int]) -> int:
+    return prod(shape) * stored_dtype(dtype).itemsize
 
 
 def mapped(path: Path) -> mmap.mmap:
@@ -206,10 +254,8 @@ def mapped(path: Path) -> mmap.mmap:
     Raises:
         PackageError: it cannot be read, or is no plain file.
     """
-    try:
-        with path.open("rb") as file:
+    with open_plain(path) as file:
+        try:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise PackageError(f"{path}: {error.strerror}") from error
-    except ValueError as error:  # an empty file, or a null byte in its name
-        raise PackageError(f"cannot read {str(path)[:80]!r}: {error}") from error
+        except (OSError, ValueError) as error:  # ValueError: an empty file
+            raise PackageError(f"cannot read {str(path)[:80]!r}: {error}") from error

@@ -75,7 +75,7 @@ class ModelRunner(Runner):
         self._run_steps = function_of(library, f"{prefix}_run_steps", *pointers, *bounds)
         self._hosts = [k for k, step in enumerate(facts["steps"]) if "function" in step]
         self._run = None if self._hosts else function_of(library, f"{prefix}_run", *pointers)
-        self._samples = read_tensors(samples) if samples else {}
+        self.samples = read_tensors(samples) if samples else {}
         tensors = [
             *(_tensor(one, "input") for one in facts["inputs"]),
             *(_tensor(one, "output") for one in facts["outputs"]),
@@ -189,18 +189,18 @@ class ModelRunner(Runner):
 
     def random_inputs(self, rng: np.random.Generator) -> list[Array]:
         """Return the inputs of the self-test; random ones if there is none."""
-        stored = [self._samples.get(f"in{k}") for k in range(len(self.inputs))]
+        stored = [self.samples.get(f"in{k}") for k in range(len(self.inputs))]
         drawn = super().random_inputs(rng)
         return [d if s is None else s for s, d in zip(stored, drawn, strict=True)]
 
     def selftest(self) -> list[str]:
         """Return one line per wrong output; none if all are within their tolerances."""
-        if not self._samples:
+        if not self.samples:
             return ["this bundle has no self-test"]
         return self.mistakes(self.random_inputs(np.random.default_rng(0)), exact=False)
 
     def _expected(self, _inputs: list[Array], _constants: list[Array]) -> tuple[Array, ...]:
-        stored = [self._samples[f"out{k}"] for k in range(len(self.outputs))]
+        stored = [self.samples[f"out{k}"] for k in range(len(self.outputs))]
         return tuple(widened(a, t.dtype) for a, t in zip(stored, self.outputs, strict=True))
 
 

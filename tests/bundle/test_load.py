@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 
 import ansorpy
+from ansorpy.artifact.load import load_native
 from ansorpy.artifact.stored_zip import opened, packed
 from ansorpy.bundle.container import write_bundle
-from ansorpy.bundle.format import BUNDLE, LIBRARY, MANIFEST, WEIGHTS
+from ansorpy.bundle.format import BUNDLE, LIBRARY, MANIFEST, SAMPLES, WEIGHTS
 from ansorpy.bundle.load import LoadedModel, load_model
 from ansorpy.bundle.plan import HostedFunction, HostedStep
 from ansorpy.errors import PackageError
@@ -269,9 +270,52 @@ def test_no_resealed_manifest_escapes_as_another_error(path: Path, tmp_path: Pat
         place, name = found[int(rng.integers(len(found)))]
         place[name] = ODD[int(rng.integers(1, len(ODD)))]
 
-    for number in range(100):
+    for number in range(200):
         with suppress(PackageError):
-            repr(load_model(resealed(path, tmp_path / f"{number}.zip", change)))
+            found = load_model(resealed(path, tmp_path / f"{number}.zip", change))
+            _ = repr(found), found.sample(), found.bound(), found.selftest()
+
+
+def tensors_of(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the header of a file of tensors, and the bytes behind it."""
+    size = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + size]), data[8 + size :]
+
+
+def test_no_odd_self_test_escapes_as_another_error(path: Path, tmp_path: Path) -> None:
+    _, content = opened(path.read_bytes(), "p", BUNDLE)
+    header, data = tensors_of(bytes(content[SAMPLES]))
+    odd = [bytes(content[SAMPLES])[:at] for at in (1, 7, 8, 9, 100)]
+    odd += [b"[]", (1 << 62).to_bytes(8, "little"), (2).to_bytes(8, "little") + b"{}"]
+    for name, facts in header.items():
+        changes: list[dict[str, Any]] = [
+            {field: value} for field in facts for value in (*ODD, [9, 1], [-8, 8], "F64", "BF16")
+        ]
+        changes += [{"shape": [*facts["shape"], 1]}, {"shape": [-1]}]
+        changed = [{**header, name: {**facts, **change}} for change in changes]
+        changed += [{n: f for n, f in header.items() if n != name}, {**header, "in99": facts}]
+        for one in changed:
+            text = json.dumps(one).encode()
+            odd.append(len(text).to_bytes(8, "little") + text + data)
+    refused = 0
+    for number, samples in enumerate(odd):
+        goal = resealed(path, tmp_path / f"{number}.zip", dict, **{SAMPLES: samples})
+        try:
+            found = load_model(goal)
+            _ = found.sample(), found.selftest()
+        except PackageError:
+            refused += 1
+    assert refused > len(odd) * 0.9  # a few changes are none
+
+
+@pytest.mark.parametrize("threads", [0, 4097, 2**31])
+def test_a_manifest_of_too_many_threads_is_refused(
+    path: Path, tmp_path: Path, threads: int
+) -> None:
+    with pytest.raises(PackageError, match="its manifest has no usable threads"):
+        load_model(
+            resealed(path, tmp_path / "bad.zip", lambda facts: facts.update(threads=threads))
+        )
 
 
 @pytest.mark.parametrize("area", ["packed_bytes", "arena_bytes", "scratch_bytes"])
@@ -302,11 +346,19 @@ def test_a_bundle_without_its_parts_is_refused(path: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("/", "Is a directory"), ("\0", "cannot read"), ("none.zip", "No such file")],
+    [
+        ("/", "cannot read / because it is no plain file; expected a package"),
+        ("/dev/zero", "no plain file"),
+        ("fifo", "no plain file"),
+        ("\0", "cannot read"),
+        ("none.zip", "No such file"),
+    ],
 )
-def test_a_path_that_cannot_be_read_is_refused(name: str, message: str) -> None:
-    with pytest.raises(PackageError, match=message):
-        load_model(name)
+def test_a_path_that_cannot_be_read_is_refused(name: str, message: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for read in (load_model, ansorpy.load, load_native):
+        with pytest.raises(PackageError, match=message):
+            read(tmp_path / name)
 
 
 def test_an_empty_file_and_another_zip_are_refused(tmp_path: Path) -> None:
