@@ -13,6 +13,7 @@ from ansorpy.graph import Dim, Extent, Graph, Weight
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array
 from ansorpy.graph.remedies import shape_option
+from ansorpy.importers.onnx_facts import check_declared
 from ansorpy.importers.onnx_functions import LocalFunctions, check_functions, inlined
 from ansorpy.importers.onnx_nodes import DOMAINS, MOST_DEPTH, MOST_NODES, NodeImporter
 from ansorpy.importers.onnx_old import converted, state_meanings
@@ -68,6 +69,7 @@ def graph_of_model(
         GraphError: a node cannot be compiled.
     """
     bind, shapes = bind or {}, shapes or {}
+    check_declared(model)
     functions = LocalFunctions(_at_opset, _opset)
     if model.functions:
         check_functions(model, MOST_NODES, MOST_DEPTH)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,7 +115,42 @@ def giant_attribute() -> onnx.ModelProto:
 
 
 VALID: Final = of(node("Relu", "x")).SerializeToString()
+
+
+def at_opset(version: int, domain: str = "") -> onnx.ModelProto:
+    made = of(node("Relu", "x"))
+    made.opset_import[0].CopyFrom(helper.make_opsetid(domain, version))
+    return made
+
+
+def named_often(count: int, field: str) -> onnx.ModelProto:
+    """Return a model that declares its input, or its output, many times."""
+    made = of(node("Relu", "x"))
+    values = getattr(made.graph, field)
+    values.extend([values[0]] * (count - 1))
+    return made
+
+
 CASES: Final[dict[str, tuple[Callable[[], Made], str]]] = {
+    **{
+        f"version {version} of {domain or 'ai.onnx'}": (
+            partial(at_opset, version, domain),
+            rf"imports version {version} of '{domain or 'ai.onnx'}'; expected one of 1 to",
+        )
+        for version, domain in ((10**9, ""), (-1, ""), (0, "ai.onnx"), (1 << 62, "com.example"))
+    },
+    "outputs of one name": (
+        lambda: named_often(10_000, "output"),
+        "has 10000 outputs of the name 'y'; expected each name once",
+    ),
+    "very many outputs": (
+        lambda: named_often(100_000, "output"),
+        "has 100000 outputs; expected at most 16384",
+    ),
+    "inputs of one name": (
+        lambda: named_often(2, "input"),
+        "has 2 inputs of the name 'x'; expected each name once",
+    ),
     "empty file": (lambda: b"", "no outputs"),
     "random bytes": (lambda: np.random.default_rng(0).bytes(4096), "expected an ONNX model"),
     "truncated": (lambda: VALID[: len(VALID) // 2], "expected an ONNX model"),

@@ -6,6 +6,7 @@ of them. `tests.importers.test_limits` refuses all of them, in the process of th
 
 import hashlib
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -112,6 +113,20 @@ def test_a_file_that_is_no_model_is_refused(running: Service) -> None:
         reply = put(running, content)
         assert reply.status_code == 422
         assert "cannot read model.onnx because" in reply.json()["detail"]
+    assert running.client.get("/v1/models").json()["models"] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["version 1000000000 of ai.onnx", "version -1 of ai.onnx", "outputs of one name",
+     "very many outputs"],
+)  # fmt: skip
+def test_a_model_that_declares_what_no_model_has_is_not_stored(running: Service, name: str) -> None:
+    make, told = CASES[name]
+    made = make()
+    reply = put(running, made if isinstance(made, bytes) else made.SerializeToString())
+    assert reply.status_code == 422
+    assert re.search(told, reply.json()["detail"])
     assert running.client.get("/v1/models").json()["models"] == []
 
 
