@@ -85,8 +85,10 @@ class RequestMiddleware:
         refusal = self._refusal(scope)
         if refusal is not None:
             status, detail = refusal
-            later = {"Retry-After": str(RETRY_S)} if scope.get(FULL) else {}
-            reply = problem(status, CODES[status], detail, headers=later)
+            more = {"Retry-After": str(RETRY_S)} if scope.get(FULL) else {}
+            if status is HTTPStatus.BAD_REQUEST:
+                more["Connection"] = "close"  # the next bytes may be of the body
+            reply = problem(status, CODES[status], detail, headers=more)
             await reply(inner, receive, sending)
             return
         with suppress(HeadersSentError):
@@ -97,6 +99,13 @@ class RequestMiddleware:
             detail = "cannot answer because too many requests are in progress; expected fewer"
             return HTTPStatus.SERVICE_UNAVAILABLE, detail
         headers = Headers(scope=scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy may take the other length: a request hidden in the body (RFC 9112, 6.1).
+            detail = (
+                "cannot read the body because of two lengths, Content-Length and Transfer-Encoding;"
+                " expected one of them"
+            )
+            return HTTPStatus.BAD_REQUEST, detail
         host = headers.get("host", "")
         if self.local_only and not is_local_name(host):
             detail = (

@@ -332,3 +332,31 @@ def test_a_service_with_few_descriptors_survives_half_open_connections(tmp_path:
         room = [s.value for s in family.samples if s.labels == {"why": "room"}]
         assert room[0] > 1000
         assert b"out of system resource" not in live.logged()
+
+
+HIDDEN = b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n"
+BOTH = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n" % (5 + len(HIDDEN))
+
+
+TWO_LENGTHS = (
+    BOTH, b"".join(reversed(BOTH.splitlines(keepends=True))), BOTH.lower(), BOTH.upper(),
+    b"Content-Length: 0\r\nTransfer-Encoding: chunked\r\n",
+    b"Content-Length: 5\r\nTransfer-Encoding: identity\r\n",
+    b"Content-Length: 5\r\nTransfer-Encoding: gzip, chunked\r\n",
+    b"Content-Length: 5\r\nTransfer-Encoding : chunked\r\n",
+    b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+    b"Content-Length: 5\r\nContent-Length: 6\r\n", b"Content-Length: 5, 6\r\n",
+    b"Content-Length: +5\r\n", b"Content-Length: 0x5\r\n", b"Transfer-Encoding: x\r\n",
+)  # fmt: skip
+
+
+def test_a_body_of_two_lengths_is_refused_and_the_connection_closed(serve: Serve) -> None:
+    with serve(WIDE) as running:
+        for line in (b"POST /v1/jobs", b"GET /healthz", b"POST /login"):
+            for head in TWO_LENGTHS:
+                sent = line + b" HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n0\r\n\r\n"
+                with running.connect(sent + HIDDEN) as connection:
+                    told = received(connection)
+                assert told[:13] in (b"HTTP/1.1 400 ", b"HTTP/1.1 501 "), (line, head)
+                assert told.count(b"HTTP/1.1 ") == 1, (line, head)
+                assert b"connection: close" in told.lower(), (line, head)
