@@ -31,6 +31,8 @@ def join(
 ) -> None:
     """Join BUNDLE, which was tuned without weights, with those of MODEL; verify the result.
 
+    This runs code of the author of the bundle: use only files that you trust.
+
     \b
     Example:
       ansorpy join weightless.zip model.onnx --out model.zip

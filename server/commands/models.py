@@ -38,6 +38,8 @@ def run(
 ) -> None:
     """Run the model of a bundle once.
 
+    This runs code of the author of the bundle: use only files that you trust.
+
     \b
     Example:
       ansorpy run model.zip --inputs in.npz --outputs out.npz
@@ -97,6 +99,8 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Time the model of a bundle, in turns with other runtimes.
+
+    This runs code of the author of the bundle: use only files that you trust.
 
     \b
     Example:

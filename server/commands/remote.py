@@ -164,7 +164,11 @@ def pull(
     task: Annotated[list[str] | None, typer.Option(help="Only these tasks of the job.")] = None,
     out: Out = Path("kernels"),
 ) -> None:
-    """Download kernel packages or the bundle of a model, verify digests, and print paths."""
+    """Download kernel packages or the bundle of a model, verify digests, and print paths.
+
+    A package, once loaded, runs code of its author: pull only from a service that you trust. A
+    digest proves that the bytes are those of the service, not what they do.
+    """
     with service() as client:
         if what.startswith("sha256:"):
             typer.echo(_pull_digest(client, what, out))

@@ -323,6 +323,15 @@ def test_help_lists_tune_first_and_shows_an_example(env: dict[str, str]) -> None
     assert asked["trials"] == 128
 
 
+@pytest.mark.parametrize("command", [("run",), ("bench",), ("join",), ("kernels", "pull")])
+def test_help_says_that_a_package_is_code_of_its_author(
+    env: dict[str, str], command: tuple[str, ...]
+) -> None:
+    told = " ".join(ansorpy({**env, "COLUMNS": "200"}, *command, "--help").stdout.split())
+    assert re.search("code of (its author|the author of the bundle)", told)
+    assert "that you trust" in told
+
+
 def test_shells_can_complete_commands(env: dict[str, str]) -> None:
     asked = {"_ANSORPY_COMPLETE": "complete_bash", "COMP_WORDS": "ansorpy tu", "COMP_CWORD": "1"}
     found = subprocess.run(
