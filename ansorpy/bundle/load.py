@@ -245,7 +245,7 @@ def _check_self_test(runner: ModelRunner) -> None:
 
 
 def _size_bytes(dtype: str, shape: Sequence[int]) -> int:
-    return prod(shape) * stored_dtype(dtype).itemsize
+    return prod(shape) * int(stored_dtype(dtype).itemsize)
 
 
 def mapped(path: Path) -> mmap.mmap:

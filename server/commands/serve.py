@@ -13,7 +13,7 @@ from ansorpy.server.http.uvicorn_server import (
     connection_limits,
     raise_descriptor_limit,
     server_config,
-    tune_garbage_collector,
+    tune_interpreter,
 )
 from ansorpy.server.settings import ServiceSettings
 
@@ -42,7 +42,7 @@ def listen(app: FastAPI, settings: ServiceSettings) -> None:
     """Serve until SIGTERM or SIGINT."""
     limits = connection_limits(settings, raise_descriptor_limit())
     server = AnnouncingServer(server_config(app, settings, limits, app.state.dependencies.metrics))
-    tune_garbage_collector()
+    tune_interpreter()
     with suppress(KeyboardInterrupt):
         server.run()
     if not server.started:

@@ -72,7 +72,7 @@ CODES: Final[Mapping[int, str]] = {
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Register the exception handlers of all errors."""
+    """Register the exception handlers of all errors; they are async, and so take no thread."""
     for kind in MEANING:
         app.add_exception_handler(kind, _expected)
     for invalid in (RequestValidationError, InvalidBodyError, ShapeError):
@@ -117,7 +117,7 @@ def problem(
     return ProblemResponse(body, headers)
 
 
-def _expected(_: Request, error: Exception) -> JSONResponse:
+async def _expected(_: Request, error: Exception) -> JSONResponse:
     status, code = next(MEANING[kind] for kind in type(error).__mro__ if kind in MEANING)
     headers: dict[str, str] = {}
     if isinstance(error, QuotaError | RateLimitError | OverloadedError):
@@ -129,7 +129,7 @@ def _expected(_: Request, error: Exception) -> JSONResponse:
     return problem(status, code, detail, errors, headers)
 
 
-def _invalid(_: Request, error: Exception) -> JSONResponse:
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RequestValidationError):
         error = InvalidBodyError(mistakes(error.errors()))
     elif isinstance(error, ShapeError):
@@ -138,7 +138,7 @@ def _invalid(_: Request, error: Exception) -> JSONResponse:
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", str(error), error.mistakes)
 
 
-def _http(request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code
     headers = dict(error.headers or {})
@@ -154,7 +154,7 @@ def _http(request: Request, error: Exception) -> JSONResponse:
     return problem(status, CODES.get(status, "http"), detail, headers=headers)
 
 
-def _left(_: Request, __: Exception) -> JSONResponse:
+async def _left(_: Request, __: Exception) -> JSONResponse:
     """Answer a client that has left: for the log and the metrics, the bytes reach nobody."""
     detail = "cannot answer because the client has left; expected the whole request"
     return problem(HTTPStatus.BAD_REQUEST, CODES[HTTPStatus.BAD_REQUEST], detail)
@@ -171,7 +171,7 @@ def _methods(request: Request) -> list[str]:
     return sorted(found)
 
 
-def _database(request: Request, error: Exception) -> JSONResponse:
+async def _database(request: Request, error: Exception) -> JSONResponse:
     if request.app.state.dependencies.info.disk() == "full":
         log.error("the disk is full")  # a traceback for each request would need more of it
         return problem(
@@ -190,7 +190,7 @@ def _database(request: Request, error: Exception) -> JSONResponse:
     )
 
 
-def _bug(_: Request, error: Exception) -> JSONResponse:
+async def _bug(_: Request, error: Exception) -> JSONResponse:
     log.error("unexpected error", exc_info=error)
     detail = "cannot answer because of an internal error; expected a report with the X-Request-Id"
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug", detail)

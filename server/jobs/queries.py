@@ -7,6 +7,7 @@ seconds since the epoch, from `ansorpy.server.db.engine.now`.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, Final, Literal
 from uuid import uuid4
 
@@ -258,8 +259,12 @@ def explain(tx: Session, tenant_id: int, job_id: str) -> JobDetails:
         for kind, number in sorted(kinds, key=lambda pair: -pair[1])
         if kind is not None
     )
-    submission = Submission.of(job.request)
-    return JobDetails(job, submission, failures, job.trials_done, _facts_of_target(tx, job))
+    return JobDetails(
+        job, _submission(job.request), failures, job.trials_done, _facts_of_target(tx, job)
+    )
+
+
+_submission = lru_cache(maxsize=8)(Submission.of)  # the pages of a job are requested one by one
 
 
 def _facts_of_target(tx: Session, job: JobRow) -> Mapping[str, Any]:

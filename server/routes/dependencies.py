@@ -65,7 +65,12 @@ def dependencies(request: Request) -> Dependencies:
     return found
 
 
-Deps = Annotated[Dependencies, Depends(dependencies)]
+async def _dependencies(request: Request) -> Dependencies:
+    """Return them without a thread, which FastAPI takes for each function that is not async."""
+    return dependencies(request)
+
+
+Deps = Annotated[Dependencies, Depends(_dependencies)]
 # For the OpenAPI document only; `_authenticate` reads the header and reports a wrong scheme.
 Documented = Annotated[
     HTTPAuthorizationCredentials | None,

@@ -51,7 +51,7 @@ class ServiceInfo:
 
     def disk(self) -> Literal["ok", "full"]:
         """Return whether the disks of the data folder and of a SQLite file have room."""
-        file = sqlite_path(self.engine.url)
+        file = sqlite_path(self.engine.url.render_as_string(hide_password=False))
         folders = filter(None, (self.data_dir, file and file.parent))
         return "full" if any(map(is_full, folders)) else "ok"
 

@@ -526,15 +526,15 @@ def test_names_of_a_reply_are_data(name: object, tmp_path: Path) -> None:
         {"model": {**model, "sha256": name}}, {"model": {**model, "bundle": {"sha256": name}}},
     ):  # fmt: skip
         content = json.dumps({**told, **changed}).encode()
-        network = Faulty(*[lambda *_, c=content: httpx.Response(200, content=c)] * 2)  # type: ignore[misc]
+        network = Faulty(*[lambda *_, c=content: httpx.Response(200, content=c)] * 2)
         with Client("http://one.example", transport=network) as client:
             for pull in (client.pull, lambda job, _, out: client.pull_bundle(job, out / "x.zip")):
                 with pytest.raises(ReplyError, match="of the reply because it is no name"):
                     pull("0" * 32, str(name), tmp_path / "out")
     line = {"id": "0" * 32, "state": "queued", "tasks": [], "task_count": 0, "trials": 0}
-    for changed in ({"id": name}, {"tasks": [name]}, {"model": name}):
+    for field, value in (("id", name), ("tasks", [name]), ("model", name)):
         with pytest.raises(ReplyError):
-            line_of({**line, "trials_asked": 1, **changed})
+            line_of({**line, "trials_asked": 1, field: value})
     assert list(tmp_path.iterdir()) == []
 
 
