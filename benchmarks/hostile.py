@@ -36,7 +36,7 @@ from benchmarks.common import duration, say, table
 from benchmarks.machine import cpu_model
 from benchmarks.served import LOOPBACK, Served, Service, serving, timed_gets
 
-GOAL_S: Final = 0.1  # of GET /v1/jobs, above its time on the quiet service
+GOAL_S: Final = 0.1  # delay of GET /v1/jobs beside the quiet service
 SAME_S: Final = 1.0  # from the first answer of equal explanations to the last
 EQUAL: Final = 12  # explanations at once
 LIMIT: Final = 64  # event streams of a tenant

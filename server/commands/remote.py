@@ -167,7 +167,7 @@ def pull(
     """Download kernel packages or the bundle of a model, verify digests, and print paths.
 
     A package, once loaded, runs code of its author: pull only from a service that you trust. A
-    digest proves that the bytes are those of the service, not what they do.
+    digest proves the bytes, not their behaviour.
     """
     with service() as client:
         if what.startswith("sha256:"):

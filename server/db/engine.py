@@ -16,7 +16,7 @@ from ansorpy.server.db.sqlite_file import DatabaseFile
 
 PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON")
 POSTGRES: Final = "postgresql"
-FROZEN: Final = "ansorpy_frozen"  # info of a connection to a file that nobody can change
+FROZEN: Final = "ansorpy_frozen"  # info of a connection to a file that no process can change
 READS: Final = "ansorpy_reads"  # execution option of read-only transactions
 
 

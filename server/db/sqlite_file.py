@@ -57,14 +57,14 @@ class DatabaseFile:
     def is_readable_alone(self) -> bool:
         """Return whether the disk is full, and all commits are in the file itself.
 
-        Then nobody can write, and the file is read without the files beside it, which need room.
+        Then no process can write, and the file is read without those beside it, which need room.
         """
         log = Path(f"{self.path}-wal")
         return is_full(self.path.parent) and not (log.exists() and log.stat().st_size)
 
     @property
     def frozen_uri(self) -> str:
-        """The URI of the file as one that does not change."""
+        """The URI of the file as an immutable file."""
         return f"{self.path.as_uri()}?immutable=1"
 
     def _create(self) -> None:

@@ -155,7 +155,7 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _left(_: Request, __: Exception) -> JSONResponse:
-    """Answer a client that has left: for the log and the metrics, the bytes reach nobody."""
+    """Answer a client that has left: for the log and the metrics, no bytes reach it."""
     detail = "cannot answer because the client has left; expected the whole request"
     return problem(HTTPStatus.BAD_REQUEST, CODES[HTTPStatus.BAD_REQUEST], detail)
 

@@ -21,7 +21,7 @@ QUEUE: Final = 1024  # connections that the kernel queues until they are accepte
 RESERVE: Final = 5 * ACCEPTS
 UNLIMITED: Final = 1 << 20  # file descriptors, if the system has no limit
 COLLECT: Final = (1_000, 10, 30)  # a full collection per 300,000 new objects; Python: per 70,000
-SWITCH_S: Final = 0.001  # a request that reads waits as long at each step beside one that computes
+SWITCH_S: Final = 0.001  # seconds: delay of a thread by another thread that computes
 STOP_S: Final = 5  # time for open requests to complete at shutdown
 
 

@@ -1,4 +1,4 @@
-"""A service on a disk without room starts, reads, and says what does not work."""
+"""A service on a disk without room starts, reads, and tells why writes fail."""
 
 import os
 import subprocess

@@ -121,7 +121,7 @@ def test_a_file_that_is_no_model_is_refused(running: Service) -> None:
     ["version 1000000000 of ai.onnx", "version -1 of ai.onnx", "outputs of one name",
      "very many outputs"],
 )  # fmt: skip
-def test_a_model_that_declares_what_no_model_has_is_not_stored(running: Service, name: str) -> None:
+def test_a_model_with_odd_declarations_is_not_stored(running: Service, name: str) -> None:
     make, told = CASES[name]
     made = make()
     reply = put(running, made if isinstance(made, bytes) else made.SerializeToString())
