@@ -3,7 +3,7 @@
 from typing import Final
 
 from ansorpy.expr.dtypes import FLOATS, NARROW
-from ansorpy.expr.expr import Binary, Expr, walk
+from ansorpy.expr.expr import Binary, Expr, Select, reads, walk
 from ansorpy.te.dag import Dag
 
 # Raise it in a commit that changes the machine code of any candidate: a pass, a printer of LLVM
@@ -11,10 +11,11 @@ from ansorpy.te.dag import Dag
 # `python -m tests.candidates.digests` tells the two apart.
 # Records of another number are measured again before anything is answered from them.
 CODEGEN_VERSION: Final = 6
-# Raised instead if only kernels of some Dags change: those with 16-bit floats, and those with a
-# product or quotient of floats that several nodes read.
+# Raised instead if only kernels of some Dags change: those with 16-bit floats, those with a product
+# or quotient of floats that several nodes read, and those that choose between tensors by position.
 NARROW_VERSION: Final = 1
 SHARED_VERSION: Final = 1
+CHOICE_VERSION: Final = 1
 
 
 def codegen_version(dag: Dag | None = None) -> str:
@@ -24,6 +25,8 @@ def codegen_version(dag: Dag | None = None) -> str:
         parts.append(f"16bit.{NARROW_VERSION}")
     if dag is None or _shares_products(dag):
         parts.append(f"shared.{SHARED_VERSION}")
+    if dag is None or _chooses(dag):
+        parts.append(f"choice.{CHOICE_VERSION}")
     return "+".join(parts)
 
 
@@ -37,6 +40,20 @@ def _shares_products(dag: Dag) -> bool:
         len(dag.consumers[node.name]) > 1 and any(map(_is_product, walk(node.body[0])))
         for node in dag.computes
         if node.combiner is None
+    )
+
+
+def _chooses(dag: Dag) -> bool:
+    """Return True if a node takes elements of different tensors, by a condition on its axes."""
+    return any(
+        isinstance(part, Select)
+        and not reads(part.cond)
+        and {one.tensor for one in reads(part.then)} != {one.tensor for one in reads(part.other)}
+        and reads(part.then)
+        and reads(part.other)
+        for node in dag.computes
+        for body in node.body
+        for part in walk(body)
     )
 
 

@@ -52,8 +52,6 @@ class ResizedAxis:
                 found = (i + half) / scale
             case "asymmetric":
                 found = i / scale
-            case "tf_half_pixel_for_nn":  # a mode of opsets 11 and 12
-                found = (i + half) / scale
             case _:  # tf_crop_and_resize
                 first, last = np.float32(self.first), np.float32(self.last)
                 found = (
