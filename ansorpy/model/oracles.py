@@ -109,7 +109,29 @@ def _misfit_of_runtime(model: Any) -> str:
         at = INTEGER_PRODUCTS.get(node.op_type)
         if node.op_type in INEXACT_PRODUCTS or (at is not None and node.input[at] not in known):
             return f"this {node.op_type} on processors without VNNI"
-    return ""
+    return _resize_of_integers(model)
+
+
+def _resize_of_integers(model: Any) -> str:
+    """Return an operator that resizes integers, "" if there is none.
+
+    Both programs truncate a weighted sum that is a rounding below a whole number: a constant image
+    of 93 has elements of 92.
+    """
+    import onnx
+
+    from ansorpy.importers.onnx_widen import nodes_of
+
+    resized = [node for node in nodes_of(model) if node.op_type in ("Resize", "Upsample")]
+    if not resized:
+        return ""
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    codes = {one.name: one.data_type for one in graph.initializer}
+    for value in (*graph.input, *graph.value_info):
+        codes[value.name] = value.type.tensor_type.elem_type
+    floats = (0, onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
+    found = [node for node in resized if codes.get(node.input[0], 0) not in floats]
+    return f"{found[0].op_type} of integers" if found else ""
 
 
 def _misfit_of_reference(model: Any) -> str:
@@ -126,7 +148,7 @@ def _misfit_of_reference(model: Any) -> str:
             return node.op_type + (f" before opset {first}" if first < NEVER else "")
         if _is_odd(node):
             return f"this {node.op_type}"
-    return ""
+    return _resize_of_integers(model)
 
 
 def _is_odd(node: Any) -> bool:

@@ -105,6 +105,18 @@ def test_the_reference_of_onnx_is_not_asked_about_its_mistakes(
     assert operator in found.source
 
 
+@pytest.mark.parametrize(
+    ("dtype", "known"), [(TensorProto.UINT8, False), (TensorProto.FLOAT, True)]
+)
+def test_no_program_is_asked_to_resize_integers(dtype: int, known: bool, tmp_path: Path) -> None:
+    """Both are off by one where the weights sum to a little less than 1."""
+    scales = onnx.numpy_helper.from_array(np.array([1, 1, 1.5, 1.5], np.float32), "s")
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear")
+    inputs = {"x": (dtype, (1, 1, 4, 4))}
+    path = saved(tmp_path / "m.onnx", [node], inputs, dtype, 18, (scales,))
+    assert referred(path).source.startswith("ONNX Runtime" if known else "our own interpreter")
+
+
 def test_a_graph_without_its_file_is_verified_by_our_interpreter_only(tmp_path: Path) -> None:
     graph = read_model(softmax(tmp_path))
     told = reference_of(graph, None, 0).told
