@@ -229,7 +229,7 @@ def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
 
 
 def _partial_results(work: Lowering, each: Work) -> Layout:
-    """Return the layout of the partial results of a stage at root, wider than what it stores.
+    """Return the layout of the partial results of a stage at root, wider than its results.
 
     They are scratch of one iteration of the loops outside of the reduction; if there is no such
     loop, a buffer of their own.

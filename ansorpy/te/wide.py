@@ -40,7 +40,7 @@ def _tensors(values: Sequence[object]) -> Iterator[Tensor]:
 
 
 def rounded_once(results: Sequence[Tensor], operands: Collection[Tensor]) -> tuple[Tensor, ...]:
-    """Return the results of an operator with what it computes from its operands in float32.
+    """Return the results of an operator with the nodes between its operands and them in float32.
 
     Intermediate values of 16 bits become float32, except for elements that are only moved. Nodes
     keep their names and axes; a sum of intermediate values gets a node that rounds it.

@@ -13,7 +13,7 @@ from ansorpy.te.dag import Dag
 PACKAGES: Final = ("ansorpy", "llvmlite", "numba", "numpy")
 CODEGEN: Final = "codegen"  # the name of `codegen_version` among the versions of a record
 ESTIMATE: Final = "estimate"  # the name of ESTIMATE_VERSION, in records of estimates only
-DECISIVE: Final = (CODEGEN, "llvmlite", "numba")  # for the machine code of a plan and a row
+DECISIVE: Final = ("llvmlite", "numba")  # with CODEGEN, for the machine code of a plan and a row
 
 
 def versions(dag: Dag | None = None, estimated: bool = False) -> tuple[tuple[str, str], ...]:
@@ -41,7 +41,9 @@ def are_current(made_with: Mapping[str, str], dag: Dag | None = None) -> bool:
         dag: None: of any Dag.
     """
     ours = dict(versions(dag))
-    return all(made_with.get(name) == ours[name] for name in DECISIVE)
+    parts = made_with.get(CODEGEN, "").split("+")  # those of other kinds of Dags do not matter
+    same = all(made_with.get(name) == ours[name] for name in DECISIVE)
+    return same and set(ours[CODEGEN].split("+")) <= set(parts)
 
 
 def is_current(record: Record, dag: Dag) -> bool:

@@ -94,15 +94,16 @@ def _lock_next(
 
 
 def _may_run(tx: Session, tenant_id: int, max_running: int) -> bool:
-    """Return whether a tenant may run another job; its row is locked until the claim is stored.
+    """Return whether a tenant may run another job.
 
-    Claims of other workers that `next_job` did not see are counted here.
+    Claims of other workers that `next_job` did not see are counted here: the row of a tenant with
+    a limit is locked until the claim is stored.
     """
     limit = func.coalesce(TenantRow.max_running_jobs, max_running)
-    query = select(limit).where(TenantRow.id == tenant_id).with_for_update()
+    query = select(limit).where(TenantRow.id == tenant_id, limit != NO_LIMIT)
+    most = tx.scalar(query.with_for_update())
     running = select(func.count()).where(JobRow.tenant_id == tenant_id, JobRow.state == "running")
-    most = tx.scalar(query)
-    return most == NO_LIMIT or (tx.scalar(running) or 0) < (most or 0)
+    return most is None or (tx.scalar(running) or 0) < most
 
 
 def lock_leased(tx: Session, claimed: Claim, now_s: float, lease_s: float) -> JobRow | None:

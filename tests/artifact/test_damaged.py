@@ -119,8 +119,8 @@ def test_a_long_manifest_is_not_parsed(data: bytes, monkeypatch: pytest.MonkeyPa
     [
         ("\0", "cannot read '\\x00': embedded null byte"),
         ("/proc/no/such.zip", "No such file or directory"),
-        ("/dev/zero", "not a plain file"),
-        ("/", "Is a directory"),
+        ("/dev/zero", "it is no plain file"),
+        ("/", "it is no plain file"),
     ],
     ids=["null byte", "absent", "device", "folder"],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.wrong_outputs import DTYPES, OPERATORS, accepts, tolerance_share
 
-LIMIT = {"float16": 0.01, "bfloat16": 0.04}  # of a tolerance, as a share of the largest element
+LIMIT = {"float16": 0.01, "bfloat16": 0.04}  # largest tolerance, as a share of the largest element
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

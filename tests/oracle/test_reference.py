@@ -65,8 +65,9 @@ def test_bounds_of_the_library_hold_and_are_finite(name: str) -> None:
         ):
             assert agrees(one.value, loops)
             assert np.all(np.isfinite(one.error))
-            apart = np.abs(computed.astype(np.float64) - one.value)
-            assert np.all(apart <= 2 * one.error + 1e-300)
+            equal = computed == one.value  # the padding of a maximum is infinite
+            apart = np.subtract(computed, one.value, where=~equal, out=np.zeros(equal.shape))
+            assert np.all(np.abs(apart) <= 2 * one.error + 1e-300)
 
 
 def test_the_bound_of_a_product_is_k_roundings_of_the_magnitudes() -> None:

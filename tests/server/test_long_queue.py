@@ -64,7 +64,8 @@ def test_a_claim_loads_one_job(full: Engine) -> None:
     with loaded(JobRow) as rows, statements(full) as sql:
         assert claim(full, 1.0, target="t") is not None
     assert len(rows) == 1
-    assert len([line for line in sql if line.startswith("SELECT")]) == 2
+    # The position in the queue, the job, and the limit of its tenant.
+    assert len([line for line in sql if line.startswith("SELECT")]) == 3
 
 
 @pytest.mark.parametrize("submission", [Submission(MM), TOO_LARGE], ids=["found", "all too small"])

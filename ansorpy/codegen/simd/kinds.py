@@ -31,7 +31,7 @@ LEAST = {
     **dict.fromkeys(UNSIGNED, 0),
 }  # fmt: skip
 SHORT = {ir.FloatType: "f32", ir.DoubleType: "f64", ir.HalfType: "f16"}
-ALONE = ("nsz",)  # of a product that no addition is fused with
+ALONE = ("nsz",)  # flags of a product that no addition is fused with
 FLAGS = ("contract", "nsz")  # never nnan, ninf: NaN and infinity keep their meaning
 
 
