@@ -23,7 +23,7 @@ RETRY_S: Final = 120.0  # all retries together
 class ServiceError(AnsorError):
     """The service answered with a problem, or not at all.
 
-    `status` is that of the reply, 0 where none came; `code` one word of the service for programs.
+    `status` is the HTTP status of the reply, 0 without a reply; `code` is one word for programs.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Address:
 def address_of(
     url: str | None = None, key: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> Address:
-    """Return the given address and key, or those of the environment.
+    """Return the given address and key; by default, address and key of the environment.
 
     Variables: ANSORPY_URL; ANSORPY_API_KEY, or ANSORPY_API_KEY_FILE, the path of a file with it.
     """
@@ -190,7 +190,7 @@ class Connection:
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
-    """Return scheme, host and port (None: that of the scheme); the key is sent to one origin."""
+    """Return scheme, host and port (None: default of the scheme); one origin gets the key."""
     return url.scheme, url.host, url.port
 
 
@@ -227,7 +227,7 @@ def problem_of(path: str, reply: httpx.Response) -> ServiceError:
 
 
 def _wait_s(error: Exception) -> bool | float:
-    """Return the wait before a retry: that of the service, True for the default, False: none."""
+    """Return the seconds that a retry waits; True for the default wait, False for no retry."""
     if not isinstance(error, ServiceError):
         return False
     if error.status not in (0, *RETRIED):

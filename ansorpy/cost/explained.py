@@ -19,6 +19,7 @@ from ansorpy.te.dag import Compute, Dag
 CLOCK_HZ: Final = 3e9  # cycles per second; processors differ by less than the factors compared
 HALVES: Final = 2.0  # units of SHORT_VECTORS per cycle
 CALL_S: Final = 2e-6  # seconds of a call of almost no operations
+SUSPECT: Final = 5.0  # times `explained_s`: a slower kernel recomputes values, or lacks vectors
 DIVISIONS: Final = frozenset({"div", "floordiv", "mod", "pow"})
 
 

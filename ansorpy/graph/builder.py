@@ -36,6 +36,7 @@ from ansorpy.graph.operator import (
 )
 from ansorpy.graph.remedies import bind_option
 from ansorpy.te.tensor import Tensor
+from ansorpy.te.tensor_data import storage
 
 LARGEST_VALUE: Final = 1 << 34  # bytes; no model for one machine has a larger tensor
 FOLD_BYTES: Final = 1 << 20  # bytes; a larger result is left to the pass that folds
@@ -113,8 +114,8 @@ class GraphBuilder:
             made = tensors(node, self._placeholder, self.weights)
         except EmptyResult as result:
             self._check_folds(node)
-            storage = "uint16" if result.dtype == "bfloat16" else result.dtype
-            self.constant(node.outputs[0], np.empty(result.shape, storage), result.dtype)
+            array = np.empty(result.shape, storage(result.dtype))
+            self.constant(node.outputs[0], array, result.dtype)
             return node.outputs
         if len(made) < len(node.outputs):
             raise GraphError(

@@ -5,6 +5,7 @@ limits.py       a file is read in a child process first, with bounded memory and
 onnx_file.py    a file or a model in memory: opset, inputs, weights, external data
 onnx_nodes.py   the nodes of a graph, of inlined functions and of branches that are taken
 onnx_functions.py  functions are inlined, or converted from another opset
+onnx_bodies.py  graphs and nodes inside a model: branches, loops, functions
 onnx_loops.py   loops with a known number of steps are written out
 onnx_empty.py   nodes with tensors without elements
 onnx_old.py     a model of an older opset: the version converter, and meanings that it loses

@@ -14,6 +14,7 @@ from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array, Dim
 from ansorpy.importers.onnx_values import CODES, KEPT_VALUES, KINDS, tensor_of
+from ansorpy.te.tensor_data import storage
 
 # The element that remains of a reduction over nothing, by the text of the operators.
 NEUTRAL: Final[Mapping[str, float]] = {
@@ -26,7 +27,7 @@ UNCHANGED: Final = ("ScatterND", "ScatterElements")  # without updates: the data
 
 def empty(shape: Sequence[int], dtype: str) -> tuple[Array, str]:
     """Return an array as constants have it, and its dtype."""
-    return np.zeros(shape, _storage(dtype)), dtype
+    return np.zeros(shape, storage(dtype)), dtype
 
 
 def without_elements(
@@ -59,17 +60,13 @@ def without_elements(
     if node.op_type == "Gemm" and len(inputs) > 2:
         beta = next((one.f for one in node.attribute if one.name == "beta"), 1.0)
         sizes = builder.constant(f"{name}.shape", np.array(shape))
-        factor = builder.constant(f"{name}.beta", np.array(beta).astype(_storage(dtype)))
+        factor = builder.constant(f"{name}.beta", np.array(beta).astype(storage(dtype)))
         wide = builder.add("Expand", [inputs[2], sizes], [f"{name}.wide"])[0]
         return list(builder.add("Mul", [wide, factor], [name]))
     filled = _filled(builder, node.op_type, inputs, dtype)
     if filled is None:
         return None
-    return [builder.constant(name, np.full(shape, filled, _storage(dtype)), dtype)]
-
-
-def _storage(dtype: str) -> str:
-    return "uint16" if dtype == "bfloat16" else dtype
+    return [builder.constant(name, np.full(shape, filled, storage(dtype)), dtype)]
 
 
 def _filled(

@@ -91,7 +91,7 @@ def check_declared(model: onnx.ModelProto) -> None:
 
 
 def _domain(name: str) -> str:
-    """Return the name of a domain, "" for that of ONNX."""
+    """Return the name of a domain, "" for the domain of ONNX."""
     return "" if name in DOMAINS else name
 
 

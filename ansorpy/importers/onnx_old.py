@@ -1,9 +1,11 @@
 """Models of older operator sets: the version converter of onnx, and the meanings that it loses."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import onnx
+
+from ansorpy.importers.onnx_bodies import graphs_of
 
 Defaults = Mapping[str, str | float]
 
@@ -39,7 +41,7 @@ def converted(model: onnx.ModelProto, opset: int, to: int) -> onnx.ModelProto | 
 def state_meanings(model: onnx.ModelProto, opset: int, rows: Sequence[str] = ROWS) -> None:
     """Change a model of an older opset so that its nodes mean the same in a newer one."""
     implied = {op: defaults for op, before, defaults in DEFAULTS if opset < before}
-    for graph in _graphs(model.graph):
+    for graph in graphs_of(model.graph):
         for node in graph.node:
             given = {one.name for one in node.attribute}
             for name, value in implied.get(node.op_type, {}).items():
@@ -49,15 +51,6 @@ def state_meanings(model: onnx.ModelProto, opset: int, rows: Sequence[str] = ROW
             nodes = [made for node in graph.node for made in _by_matrix(node, rows)]
             del graph.node[:]
             graph.node.extend(nodes)
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield a graph and those of its branches and loops."""
-    yield graph
-    for node in graph.node:
-        for one in node.attribute:
-            for inner in (one.g, *one.graphs) if one.HasField("g") else one.graphs:
-                yield from _graphs(inner)
 
 
 def _by_matrix(node: onnx.NodeProto, rows: Sequence[str]) -> Sequence[onnx.NodeProto]:

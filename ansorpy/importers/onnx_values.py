@@ -12,6 +12,7 @@ from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph import Weight
 from ansorpy.graph.graph import Array, Attribute
+from ansorpy.te.tensor_data import storage
 
 KINDS: Final[Mapping[int, str]] = {
     onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16",
@@ -109,17 +110,17 @@ def tensor_of(name: str, weight: Weight) -> onnx.TensorProto:
 def _values(
     tensor: onnx.TensorProto, shape: tuple[int, ...], dtype: str, folder: Path | None, place: str
 ) -> Array:
-    storage = np.dtype("uint16" if dtype == "bfloat16" else dtype).newbyteorder("<")
-    size = prod(shape) * storage.itemsize
+    held = storage(dtype).newbyteorder("<")
+    size = prod(shape) * held.itemsize
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return _external(tensor, folder, storage, size, place).reshape(shape)
+        return _external(tensor, folder, held, size, place).reshape(shape)
     if tensor.HasField("raw_data"):
         if len(tensor.raw_data) != size:
             raise GraphError(
                 f"cannot import {place} because it has {len(tensor.raw_data)} bytes;"
                 f" expected {size} for shape {list(shape)} of {dtype}"
             )
-        return np.frombuffer(tensor.raw_data, storage).reshape(shape)
+        return np.frombuffer(tensor.raw_data, held).reshape(shape)
     try:
         array = onnx.numpy_helper.to_array(tensor)
     except (ValueError, TypeError, OverflowError) as error:

@@ -1,20 +1,23 @@
 """Models of float16 and bfloat16 as models of float32, for programs that lack narrow dtypes."""
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
-NARROW: Final = {TensorProto.FLOAT16: "float16", TensorProto.BFLOAT16: "bfloat16"}
+from ansorpy.expr.dtypes import NARROW
+from ansorpy.importers.onnx_bodies import graphs_of, nodes_of
+from ansorpy.importers.onnx_values import CODES
+
+NARROW_CODES: Final = frozenset(CODES[dtype] for dtype in NARROW)
 _CODES: Final = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision")
 
 
 def narrow_codes(model: onnx.ModelProto) -> set[int]:
     """Return the codes of float16 and bfloat16 that a model stores or computes in."""
     found: set[int] = set()
-    for graph in _graphs(model.graph):
+    for graph in graphs_of(model.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
             found.add(value.type.tensor_type.elem_type)
         found |= {tensor.data_type for tensor in graph.initializer}
@@ -22,7 +25,7 @@ def narrow_codes(model: onnx.ModelProto) -> set[int]:
         for one in node.attribute:
             found |= {one.i} if one.name in _CODES else set()
             found |= {one.t.data_type} if one.type == onnx.AttributeProto.TENSOR else set()
-    return found & set(NARROW)
+    return found & NARROW_CODES
 
 
 def widen(model: onnx.ModelProto) -> None:
@@ -30,7 +33,7 @@ def widen(model: onnx.ModelProto) -> None:
 
     Results are not rounded to the narrow dtypes between nodes any more.
     """
-    for graph in _graphs(model.graph):
+    for graph in graphs_of(model.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
             _widen_type(value)
         for tensor in graph.initializer:
@@ -40,44 +43,18 @@ def widen(model: onnx.ModelProto) -> None:
             _widen_type(value)
     for node in nodes_of(model):
         for one in node.attribute:
-            if one.name in _CODES and one.i in NARROW:
+            if one.name in _CODES and one.i in NARROW_CODES:
                 one.i = TensorProto.FLOAT
             if one.type == onnx.AttributeProto.TENSOR:
                 _widen_tensor(one.t)
 
 
-def nodes_of(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a model, of its functions and of all bodies inside."""
-    for graph in _graphs(model.graph):
-        yield from graph.node
-    for function in model.functions:
-        for node in function.node:
-            yield node
-            for body in _bodies(node):
-                for graph in _graphs(body):
-                    yield from graph.node
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in graph.node:
-        for body in _bodies(node):
-            yield from _graphs(body)
-
-
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for one in node.attribute:
-        if one.type == onnx.AttributeProto.GRAPH:
-            yield one.g
-        yield from one.graphs
-
-
 def _widen_type(value: onnx.ValueInfoProto) -> None:
-    if value.type.tensor_type.elem_type in NARROW:
+    if value.type.tensor_type.elem_type in NARROW_CODES:
         value.type.tensor_type.elem_type = TensorProto.FLOAT
 
 
 def _widen_tensor(tensor: onnx.TensorProto) -> None:
-    if tensor.data_type in NARROW:
+    if tensor.data_type in NARROW_CODES:
         wide = onnx.numpy_helper.to_array(tensor).astype(np.float32)
         tensor.CopyFrom(onnx.numpy_helper.from_array(wide, tensor.name))

@@ -1,6 +1,7 @@
 """Spine of whole models: passes, partition, tuning, bundle, verification, race.
 
-compile.py      the spine: a graph becomes a verified bundle
+compile.py      the spine: a graph becomes a verified bundle; request.py: the request,
+                compilation.py: its state so far, mend.py: slow tasks are timed in pieces
 tasks.py        groups with equal Dags are one task; assemble.py: libraries become a bundle's plan
 verify.py       a bundle against an oracle: oracles.py chooses one, answers.py runs it,
                 check_inputs.py draws its inputs, check_bounds.py tells how far a result may be off

@@ -9,6 +9,7 @@ import numpy as np
 
 from ansorpy.artifact.harness import narrowed, widened
 from ansorpy.errors import RunError
+from ansorpy.expr.dtypes import NARROW
 from ansorpy.graph.graph import Array, Graph
 from ansorpy.importers.child import PER_FILE, ReadLimits
 from ansorpy.measure.timing.turn_process import TurnProcess
@@ -39,7 +40,7 @@ class Answers:
             RunError: the runtime fails, does not take these inputs, or takes too long.
         """
         folder = Path(self._folder.name)
-        (folder / "inputs.npz").unlink(missing_ok=True)  # those of the question before
+        (folder / "inputs.npz").unlink(missing_ok=True)  # the inputs of the question before
         answer = self._process.ask(to_prepare(inputs, folder, "outputs.npz"), timeout_s)
         if "failed" in answer:
             raise RunError(f"cannot run the model by {self._entry.runtime}: {answer['failed']}")
@@ -55,7 +56,7 @@ class Answers:
 
 
 def outputs_of(entry: Entry, inputs: Mapping[str, Array], threads: int) -> list[Array]:
-    """Return the outputs of one runtime; errors as those of `Answers`."""
+    """Return the outputs of one runtime, with the errors of `Answers.outputs`."""
     with Answers(entry, threads) as answers:
         return answers.outputs(inputs)
 
@@ -72,12 +73,12 @@ class Opinions:
         ]
 
     def __call__(self, inputs: Inputs, timeout_s: float) -> list[Opinion]:
-        """Return the outputs by each process of the oracle; errors as those of `Answers`."""
+        """Return the outputs of each process of the oracle; `Answers.outputs` has the errors."""
         given = dict(inputs)
         if self._oracle.wide:
             for name, array in inputs.items():
                 dtype = self._graph.values[name].dtype
-                if dtype in ("float16", "bfloat16"):
+                if dtype in NARROW:
                     given[name] = widened(array, dtype).astype(np.float32)
         given |= {name: weight.array for name, weight in self._graph.bound.items()}
         dtypes = dtypes_of(self._graph)

@@ -15,10 +15,11 @@ from ansorpy.errors import GraphError, SpecError
 from ansorpy.graph.graph import Graph
 from ansorpy.importers.model_file import DOCUMENT, is_document, read_document, read_model
 from ansorpy.measure.host import local_target
-from ansorpy.model.compile import ModelRequest, ModelResult, compiled
+from ansorpy.model.compile import ModelResult, compiled
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.progress import model_reporter
+from ansorpy.model.request import ModelRequest
 from ansorpy.progress import ignore, told
 from ansorpy.records import RecordStore
 from ansorpy.target import Target

@@ -1,6 +1,6 @@
-"""Bounds of a right result: how far it may be off from an oracle.
+"""Bounds of the distance between a right result and the result of an oracle.
 
-They come from the oracle: two orders of its operations, and inputs that are off by a machine
+The oracle gives the bounds: two orders of its operations, and inputs that are off by a machine
 epsilon, tell how far a right result may be off. The rounding errors of one operator bound each
 element.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from ansorpy.artifact.harness import widened
 from ansorpy.errors import SpecError
-from ansorpy.expr.dtypes import FLOATS, LARGEST, UNIT_ROUNDOFF
+from ansorpy.expr.dtypes import FLOATS, LARGEST, NARROW, UNIT_ROUNDOFF
 from ansorpy.graph.graph import Array, Graph
 from ansorpy.graph.lower import lower
 from ansorpy.model.check_inputs import Inputs
@@ -29,7 +29,7 @@ HARD_BOUND: Final = 50.0  # times the bound of normal inputs
 BUDGET_FLOP: Final = 2e9  # operations of an operator with a bound for each element
 ROUNDOFF_OF_ONE: Final = 2.0**-22  # roundoff of logistic functions, which programs cut off below
 IMPRECISE: Final = frozenset({"LRN"})  # operators whose powers ONNX Runtime approximates
-ULPS: Final = 16.0  # roundoffs of functions of an oracle, beside those of its sums
+ULPS: Final = 16.0  # roundoffs of functions of an oracle, beside the roundoffs of its sums
 
 Opinion = Sequence[Array]  # the outputs of a model
 
@@ -41,7 +41,7 @@ def dtypes_of(graph: Graph) -> tuple[str, ...]:
 
 def least_bound(graph: Graph) -> float:
     """Return the difference that rounding explains, as a share of the largest element."""
-    narrow = {value.dtype for value in graph.values.values()} & {"float16", "bfloat16"}
+    narrow = {value.dtype for value in graph.values.values()} & {*NARROW}
     return max([LEAST_BOUND, *(NARROW_ROUNDINGS * UNIT_ROUNDOFF[dtype] for dtype in narrow)])
 
 
@@ -54,10 +54,10 @@ def element_bounds(
 ) -> tuple[Array, ...]:
     """Return the bounds of each element of one operator.
 
-    The rounding errors of the operator are those of our own expressions: the values are not.
+    The rounding errors of the operator come from our own expressions; the values do not.
 
     Args:
-        rough: bounds of the elements of which the expressions say nothing.
+        rough: bounds of the elements without an error bound by the expressions.
     """
     imprecise = any(node.op in IMPRECISE for node in graph.nodes)
     errors = None if imprecise else _rounding_errors(graph, inputs)
@@ -68,7 +68,7 @@ def element_bounds(
         first, *others = (widened(opinion[number], dtype) for opinion in opinions)
         value = first.astype(np.float64)
         with np.errstate(all="ignore"):
-            # Twice for each of the two programs: its roundings, and those of the bound.
+            # Twice for each of the two programs: roundings of the program and of the bound.
             bound = np.broadcast_to(4 * errors[output.value], value.shape)
             if dtype in FLOATS:
                 # Oracles keep attributes and parts of functions in float32 for float64 as well.

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from ansorpy.artifact.harness import narrowed, widened
-from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, LARGEST, UNIT_ROUNDOFF
+from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, LARGEST, NARROW, UNIT_ROUNDOFF
 from ansorpy.graph.graph import Array, Graph
 
 WHOLE_NUMBERS: Final = 2  # exclusive limit of random integers that may index something
@@ -58,7 +58,7 @@ def hard_inputs(graph: Graph, rng: np.random.Generator) -> dict[str, Inputs]:
         return normal(shape) * ((300.0 if alone else 8.0) if dtype == "float16" else 1e4)
 
     def small(shape: tuple[int, ...], dtype: str) -> Array:
-        return normal(shape) * (1e-3 if dtype in ("float16", "bfloat16") else 1e-4)
+        return normal(shape) * (1e-3 if dtype in NARROW else 1e-4)
 
     draws: dict[str, Draw] = {
         "large": large,

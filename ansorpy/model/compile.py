@@ -6,90 +6,42 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from ansorpy.bundle.container import write_bundle
-from ansorpy.bundle.weightless import without_weights
 from ansorpy.cost.explained import explained_s
 from ansorpy.errors import RunError, SpecError
-from ansorpy.events import Finished, FirstAnswer, Forecast, Improved, Stopped, TaskResult
+from ansorpy.events import Finished, Forecast, Stopped, TaskResult
 from ansorpy.graph.graph import Graph
-from ansorpy.graph.groups import Partition
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import Simplified, simplify
-from ansorpy.graph.wire.document import Document
 from ansorpy.graph.wire.draw import with_drawn_weights
 from ansorpy.measure.timing.cold_weights import cold_bytes
-from ansorpy.model.assemble import Origin, TaskLibrary, plan_of
-from ansorpy.model.events import (
-    BundleWritten,
-    Cutting,
-    Divided,
-    ModelEstimate,
-    ModelEvent,
-    Recut,
-)
-from ansorpy.model.options import ModelOptions
+from ansorpy.model.compilation import LEAST_SHARE, Compilation, Tune, tuning_request
+from ansorpy.model.events import Divided, ModelEvent, Recut
+from ansorpy.model.mend import mended
+from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks, tasks_of
-from ansorpy.model.verify import ModelReference, check, reference_of
 from ansorpy.records import RecordStore
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule, Verdict
-from ansorpy.target import Target, require_cpu
+from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.experience import Experience
-from ansorpy.tuner.forecast import forecast_of_sum
-from ansorpy.tuner.options import check_whole
-from ansorpy.tuner.plugged import recorded_parts
 from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.request import Answered, Request
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.trust import is_trusted
 from ansorpy.tuner.tune import run
 from ansorpy.units import counted, duration
 
-LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
-SUSPECT: Final = 5.0  # times the seconds that bytes and operations explain: a slower task is cut
-MOST_CUT: Final = 8  # tasks that are cut, those of the largest share first: pieces take seconds
 FUSES: Final = "FuseChain"  # name of the rule of chains
 MANY_REDUCTIONS: Final = 3  # reductions from which on the sketches of a Dag are counted
 MANY_COMPUTES: Final = 12  # compute nodes from which on a Dag is lowered, about a second each
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
-    """A model to tune.
-
-    Args:
-        graph: as imported.
-        out: path of the bundle.
-        file: the model's file, which ONNX Runtime can run; None if there is none.
-        digest: sha256 of the file, hex.
-        reference: inputs and right outputs; those of `reference_of` unless given.
-        done: trials of an interrupted attempt at the same request, by task; they are in the store.
-        document: of a graph whose weights are elsewhere, as it was sent: after passes. The bundle
-            is verified with stand-ins of the weights, and has none.
-    """
-
-    graph: Graph
-    target: Target
-    options: ModelOptions
-    out: Path
-    file: Path | None = None
-    digest: str = ""
-    reference: ModelReference | None = None
-    done: Mapping[str, int] = field(default_factory=dict)
-    document: Document | None = None
-
-    def __post_init__(self) -> None:
-        require_cpu(self.target.kind)
-        check_whole(self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,126 +84,6 @@ class ModelResult:
         )
 
 
-@dataclass(slots=True)
-class Compilation:
-    """A model that becomes a bundle: its tasks, and the best library of each so far."""
-
-    request: ModelRequest
-    tasks: ModelTasks
-    partition: Partition
-    begin_s: float
-    clock: Callable[[], float]
-    weights_bytes: int = 0  # weights that a run of the model reads
-    reference: ModelReference | None = None
-    libraries: dict[str, TaskLibrary] = field(default_factory=dict)
-    results: dict[str, TaskResult] = field(default_factory=dict)
-    best_s: dict[str, float] = field(default_factory=dict)  # also of trials without a library
-    trials: int = 0
-    recuts: list[Recut] = field(default_factory=list)
-    cut_from: dict[str, str] = field(default_factory=dict)  # piece of a task -> the task
-
-    @property
-    def model_s(self) -> float:
-        """The sum of the best times of all parts that have one."""
-        return self.estimate().model_s
-
-    def estimate(self) -> ModelEstimate:
-        """Return the time of the model as far as its parts have one."""
-        weights = self.fastest(self.best_s).weights
-        sum_s = sum((count * self.best_s.get(name, 0.0) for name, count in weights.items()), 0.0)
-        return ModelEstimate(sum_s, len(self.best_s), len(self.tasks.dags), weights)
-
-    def times_s(self) -> dict[str, float]:
-        """Return the time of the library of each task that has one."""
-        return {name: made.best_s for name, made in self.libraries.items()}
-
-    def fastest(self, times_s: Mapping[str, float]) -> ModelTasks:
-        """Return the tasks with the faster alternatives; a part without a time takes forever."""
-        return self.tasks.chosen({dag.name: inf for dag in self.tasks.dags} | {**times_s})
-
-    def dag(self, name: str) -> Dag:
-        """Return the Dag of a task."""
-        return next(dag for dag in self.tasks.dags if dag.name == name)
-
-    def follow(
-        self, events: Generator[ModelEvent, None, Finished]
-    ) -> Generator[ModelEvent, None, Finished]:
-        """Yield the events of a tuning of tasks, with estimates; return the last one."""
-        event: ModelEvent | None = next(events)
-        while not isinstance(event, Finished):
-            assert event is not None
-            try:
-                yield event
-                if isinstance(event, FirstAnswer | Improved) and self._improves(event):
-                    yield self.estimate()
-                event = next(events)
-            except KeyboardInterrupt:
-                event = events.throw(KeyboardInterrupt())
-        for result in event.results:
-            self._keep(result)
-        return event
-
-    def outlook(self, ended: Finished) -> Forecast | None:
-        """Return the forecast of the time of the model from those of the tasks of a search."""
-        whole = self.estimate()
-        return forecast_of_sum(
-            [
-                (whole.weights.get(one.name, 0.0) * self.best_s[one.name] / whole.model_s, forecast)
-                for one in ended.results
-                if (forecast := one.forecast) is not None and one.name in self.best_s
-            ]
-        )
-
-    def _improves(self, event: FirstAnswer | Improved) -> bool:
-        before_s = self.best_s.get(event.task)
-        if before_s is not None and before_s <= event.best_s:
-            return False
-        self.best_s[event.task] = event.best_s
-        return True
-
-    def _keep(self, result: TaskResult) -> None:
-        """Keep the library of a result if it is the fastest of its task.
-
-        A search measures the answer before it, too (ADR-0171): its choice is kept unless it is the
-        untuned kernel, because times of other minutes do not compare.
-        """
-        self.trials += result.trials
-        known = self.libraries.get(result.name)
-        if result.library is None or result.best_s is None:
-            return
-        searched = result.trials > 0 and result.winner == "tuned"
-        if known is None or searched or result.best_s < known.best_s:
-            self.libraries[result.name] = TaskLibrary(result.library, result.best_s)
-            self.results[result.name] = result
-        self.best_s[result.name] = self.libraries[result.name].best_s
-
-    def written(self) -> BundleWritten:
-        """Write and verify the bundle.
-
-        Raises:
-            RunError: it cannot be run, or its outputs are wrong; no bundle is left then.
-        """
-        asked = self.request
-        if self.reference is None:
-            self.reference = reference_of(asked.graph, asked.file, asked.options.seed)
-        parts = recorded_parts(_request(self, self.tasks.dags, weights={}))
-        origin = Origin(asked.digest, asked.target.cores, parts)
-        plan = plan_of(self.partition, self.tasks, self.libraries, origin, self.reference.self_test)
-        new, bare = (asked.out.with_name(f"{asked.out.stem}.{w}.zip") for w in ("new", "bare"))
-        try:
-            write_bundle(new, plan)
-            error = check(new, self.reference, asked.target.cores, asked.graph.name)
-            if asked.document is not None:
-                without_weights(new, bare, asked.document.text)
-                bare.replace(new)
-            new.replace(asked.out)
-        finally:
-            new.unlink(missing_ok=True)
-            bare.unlink(missing_ok=True)
-        ref, spent_s = self.reference, self.clock() - self.begin_s
-        return BundleWritten(asked.out, self.model_s, error, ref.bound, ref.told, spent_s)
-
-
 def compiled(
     request: ModelRequest,
     store: RecordStore,
@@ -263,13 +95,13 @@ def compiled(
 ) -> Generator[ModelEvent, None, ModelResult]:
     """Yield the events of the tuning of a model; return its result.
 
-    Every task gets a first answer, and those that take too long are cut (`_mended`); a bundle of
-    these is written and verified; then the tasks that take most time are searched, and the bundle
-    is replaced. A KeyboardInterrupt ends the
-    search: the bundle of the best so far is the result. It is raised before there is a bundle.
+    Every task gets a first answer, and slow tasks are cut (`mended`); a bundle of the first answers
+    is written and verified; then the tasks that take most time are searched, and the bundle is
+    replaced. A KeyboardInterrupt ends the search: the bundle of the best so far is the result. It
+    is raised before there is a bundle.
 
     Args:
-        pools: opens the measuring processes of a request; those of this machine unless given.
+        pools: opens the measuring processes of a request; processes of this machine unless given.
         journal: the rounds go here instead of to the store; not with experience.
 
     Raises:
@@ -300,7 +132,7 @@ def compiled(
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
         ended = Finished((), 0.0, "trials")  # without a task there is nothing to tune
         if tasks.dags:
-            first = _request(work, tasks.dags, trials=0, seconds=None, weights={})
+            first = tuning_request(work, tasks.dags, trials=0, seconds=None, weights={})
             ended = yield from work.follow(tune(first, Path(folder), None))
         needed = [one.task for one in tasks.parts if one.task]
         lacking = [name for name in needed if name not in work.libraries]
@@ -310,7 +142,7 @@ def compiled(
             raise RunError(_missing(lacking))
         stopped, outlook = ended.stopped, None
         if stopped != "interrupted":
-            stopped = yield from _mended(work, tune, Path(folder), stopped)
+            stopped = yield from mended(work, tune, Path(folder), stopped)
         work.tasks = tasks = work.fastest(work.times_s())
         told = work.written()
         yield told
@@ -339,54 +171,6 @@ def compiled(
         recuts=tuple(work.recuts),
         explained_s={dag.name: explained_s(dag, target) for dag in tasks.dags},
     )
-
-
-Tune = Callable[[Request, Path, Experience | None], Generator[ModelEvent, None, Finished]]
-
-
-def _mended(
-    work: Compilation, tune: Tune, folder: Path, stopped: Stopped
-) -> Generator[ModelEvent, None, Stopped]:
-    """Yield the events of first answers of tasks in pieces that take too long; return the end.
-
-    A task is cut if it takes SUSPECT times the seconds that its bytes and operations explain, and
-    a share of the model that is worth trials. The faster form stays: no trial is spent on the
-    other one.
-    """
-    asked, every = work.request, work.tasks.dags
-    work.tasks = replace(work.fastest(work.times_s()), dags=every)
-    times_s, weights, model_s = work.times_s(), work.tasks.weights, work.model_s
-    usual_s = {name: explained_s(work.dag(name), asked.target) for name in weights}
-    slow = [
-        name
-        for name, count in weights.items()
-        if count * times_s.get(name, 0.0) >= LEAST_SHARE * model_s
-        and times_s.get(name, 0.0) > SUSPECT * usual_s[name]
-    ]
-    slow.sort(key=lambda name: -weights[name] * times_s[name])
-    cut = work.tasks.in_pieces(work.partition.graph, slow[:MOST_CUT])
-    if not cut.cuts:
-        return stopped
-    found = {one.whole.task: one for one in cut.cuts}
-    pieces = {name: [cut.parts[n].task for n in one.members] for name, one in found.items()}
-    limit_s = asked.options.seconds
-    if limit_s is None or work.clock() - work.begin_s < limit_s:
-        new = [dag for dag in cut.dags if dag.name not in times_s]
-        yield Cutting(tuple(found), len(cut.dags), tuple(new))
-        work.tasks = cut
-        work.cut_from |= {
-            dag.name: name for name in found for dag in new if dag.name in pieces[name]
-        }
-        if new:
-            request = _request(work, new, trials=0, seconds=None, weights={})
-            stopped = (yield from work.follow(tune(request, folder, None))).stopped
-        times_s = work.times_s()
-    for name, parts in pieces.items():
-        known = [times_s[part] for part in parts if part in times_s]
-        sum_s = sum(known) if len(known) == len(parts) else None
-        work.recuts.append(Recut(name, times_s[name], usual_s[name], len(parts), sum_s))
-        yield work.recuts[-1]
-    return stopped
 
 
 def _tuner(
@@ -448,7 +232,7 @@ def search_request(
     reached = options.target_latency_s is not None and work.model_s <= options.target_latency_s
     if not heavy or left <= 0 or over or reached or (target_s is not None and target_s <= 0):
         return None
-    return _request(
+    return tuning_request(
         work,
         heavy,
         trials=left,
@@ -456,24 +240,6 @@ def search_request(
         target_latency_s=target_s,
         weights={dag.name: weights[dag.name] for dag in heavy},
     )
-
-
-def _answered(work: Compilation, dags: Sequence[Dag]) -> Answered:
-    """Return the candidates of the answers that tasks have."""
-    found = {dag.name: work.results[dag.name] for dag in dags if dag.name in work.results}
-    return {name: one.candidate for name, one in found.items() if one.candidate is not None}
-
-
-def _request(work: Compilation, dags: Sequence[Dag], **changes: Any) -> Request:
-    """Return the request for the libraries of some tasks."""
-    asked = work.request
-    names = {dag.name for dag in dags}
-    targets_s = {name: s for name, s in asked.options.task_targets_s.items() if name in names}
-    options = replace(asked.options, tasks=(), task_targets_s=targets_s, **changes)
-    return Request.of(
-        options, tuple(dags), asked.target, first_answer=False, libraries=True,
-        weights_bytes=work.weights_bytes, answered=_answered(work, dags),
-    )  # fmt: skip
 
 
 def _known(work: Compilation, dag: Dag, store: RecordStore, rules: tuple[Rule, ...]) -> int:

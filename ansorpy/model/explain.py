@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Final
 
+from ansorpy.cost.explained import SUSPECT
 from ansorpy.graph.facts import NodeFactsOf
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.groups import NodeGroup, Partition
@@ -11,7 +12,7 @@ from ansorpy.graph.pieces import pieces
 from ansorpy.model.tasks import tasks_of
 from ansorpy.te.analysis import flop_count
 
-TOO_LONG: Final = "more than 5 times as long as its bytes and operations explain"
+TOO_LONG: Final = f"more than {SUSPECT:g} times as long as its bytes and operations explain"
 
 
 def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:

@@ -94,14 +94,14 @@ def oracles_of(file: Path, folder: Path, refusals: list[str]) -> Iterator[Oracle
 
 
 def _products(model: Any) -> bool:
-    from ansorpy.importers.onnx_widen import nodes_of
+    from ansorpy.importers.onnx_bodies import nodes_of
 
     return any(node.op_type in INTEGER_PRODUCTS for node in nodes_of(model))
 
 
 def _misfit_of_runtime(model: Any) -> str:
     """Return the operators for which ONNX Runtime is known to be wrong, "" for none."""
-    from ansorpy.importers.onnx_widen import nodes_of
+    from ansorpy.importers.onnx_bodies import nodes_of
 
     known = {tensor.name for tensor in model.graph.initializer}
     known |= {n.output[0] for n in nodes_of(model) if n.op_type == "Constant"}
@@ -120,7 +120,7 @@ def _resize_of_integers(model: Any) -> str:
     """
     import onnx
 
-    from ansorpy.importers.onnx_widen import nodes_of
+    from ansorpy.importers.onnx_bodies import nodes_of
 
     resized = [node for node in nodes_of(model) if node.op_type in ("Resize", "Upsample")]
     if not resized:
@@ -136,7 +136,7 @@ def _resize_of_integers(model: Any) -> str:
 
 def _misfit_of_reference(model: Any) -> str:
     """Return the operators for which onnx.reference is known to be wrong, "" for none."""
-    from ansorpy.importers.onnx_widen import nodes_of
+    from ansorpy.importers.onnx_bodies import nodes_of
 
     versions = [model, *model.functions]
     least = min(

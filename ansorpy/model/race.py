@@ -117,7 +117,7 @@ def distance(found: Sequence[Array], wanted: Sequence[Array], dtypes: Sequence[s
     Infinity if shapes differ or an element is finite in one only.
 
     Args:
-        dtypes: those of the outputs, if some are bfloat16, whose arrays are uint16 bit patterns.
+        dtypes: of the outputs, if some are bfloat16: arrays of these are uint16 bit patterns.
     """
     if dtypes:
         found, wanted = (
@@ -149,7 +149,9 @@ def to_prepare(inputs: Mapping[str, Array], folder: Path, outputs: str) -> dict[
     """
     file = folder / "inputs.npz"
     if not file.exists():
-        np.savez(file, *inputs.values())  # by position: names may be those of arguments, or paths
+        np.savez(
+            file, *inputs.values()
+        )  # by position: a name may be a path, or a parameter of savez
     told = {"inputs": str(file), "names": list(inputs), "outputs": str(folder / outputs)}
     return {"do": "prepare", **told}
 

@@ -14,9 +14,9 @@ from ansorpy.importers.torch_program import export_module, graph_of_program
 from ansorpy.measure.host import local_target
 from ansorpy.model.api import tuned
 from ansorpy.model.check_bounds import dtypes_of, least_bound
-from ansorpy.model.compile import ModelRequest
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
+from ansorpy.model.request import ModelRequest
 from ansorpy.model.torch_module import CompiledModule
 from ansorpy.model.verify import ModelReference
 from ansorpy.progress import ignore

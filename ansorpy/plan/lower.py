@@ -80,7 +80,7 @@ class Lowering:
     domains: dict[str, Domain] = field(default_factory=dict)
     lanes: dict[str, LaneReduce] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
-    sums: dict[str, Layout] = field(default_factory=dict)  # scratch of partial results
+    sums: dict[str, Buffer] = field(default_factory=dict)  # partial results, wider than results
     packs: dict[tuple[str, str], Pack] = field(default_factory=dict)
     forwards: Mapping[str, Forward] = field(default_factory=dict)
 
@@ -99,8 +99,8 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
     """Return the plan of a sketch under its choices.
 
     Raises:
-        LoweringError: the choices do not fit together (an attach point its consumers cannot
-            see, a lane axis that is not there, parallel loops around something attached).
+        LoweringError: the choices do not fit together (an attach point that its consumers cannot
+            see, a lane axis that the stage lacks, parallel loops around an attached stage).
     """
     by_stage = dict(choices)
     for stage in state.stages:
@@ -127,7 +127,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
             for b in layout.buffers
             if b.scope is not Scope.LOCAL and name not in work.forwards
         ),
-        *(b for layout in work.sums.values() for b in layout.buffers if b.scope is Scope.GLOBAL),
+        *(buffer for buffer in work.sums.values() if buffer.scope is Scope.GLOBAL),
         *(pack.buffer for pack in work.packs.values()),
     ]
     became = meaning(state)
@@ -140,7 +140,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
 
 
 def _constants(work: Lowering) -> set[str]:
-    """Return the tensors known before the call: constants, and stages that read only those."""
+    """Return the tensors known before the call: constants, and stages that read only constants."""
     dag = work.state.dag
     found = {
         node.name
@@ -228,27 +228,29 @@ def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
     return Layout(buffers, tuple(order), tuple(bases[i] for i in order))
 
 
-def _partial_results(work: Lowering, each: Work) -> Layout:
-    """Return the layout of the partial results of a stage at root, wider than its results.
+def _partial_results(work: Lowering, each: Work) -> Buffer:
+    """Return the buffer of the partial results of a stage at root, wider than its results.
 
-    They are scratch of one iteration of the loops outside of the reduction; if there is no such
-    loop, a buffer of their own.
+    Partial results are scratch of one iteration of the loops outside of the reduction; if there is
+    no such loop, the buffer is one of the program.
     """
     made = work.domains[each.name]
-    first = _first_reduction(made)
-    inner = [part for part in made.parts[first:] if not part.reduce]
-    axes = _axes_of(inner)
+    inner = _blocks_of_sums(made)
     shape: list[Expr] = []
-    for axis in axes:
+    for axis in _axes_of(inner):
         outside = [part for part in made.of_axis(axis) if part not in inner]
         shape.append(outside[-1].stride if outside else made.spans[axis].width)
-    scope = Scope.LOCAL if first else Scope.GLOBAL
-    buffer = Buffer(f"{each.name}.sum", each.dtypes[0], tuple(shape), scope)
-    return Layout((buffer,), tuple(range(len(axes))), (ZERO,) * len(axes))
+    scope = Scope.LOCAL if _first_reduction(made) else Scope.GLOBAL
+    return Buffer(f"{each.name}.sum", each.dtypes[0], tuple(shape), scope)
+
+
+def _blocks_of_sums(made: Domain) -> list[AxisPart]:
+    """Return the loops over results inside of the outermost loop of a reduction."""
+    return [part for part in made.parts[_first_reduction(made) :] if not part.reduce]
 
 
 def _axes_of(inner: list[AxisPart]) -> list[str]:
-    """Return the axes of loops, that of the vector loop last: its vectors are contiguous."""
+    """Return the axes of loops, the axis of the vector loop last: its vectors are contiguous."""
     lane = next((part.axis for part in inner if part.kind is LoopKind.VECTOR), None)
     return sorted(dict.fromkeys(part.axis for part in inner), key=lambda axis: axis == lane)
 
@@ -284,7 +286,7 @@ def _nest(work: Lowering, each: Work) -> Stmt:
             return _update(work, each, lane)
         part = made.parts[position]
         body = go(position + 1)
-        # The last attached stage may consume earlier ones, so it goes innermost.
+        # The last attached stage may consume earlier stages, so that it goes innermost.
         for name in reversed(attached.get(part.loop, ())):
             body = _with_scratch(work, name, body)
         loop: Stmt = For(part.var, made.extent(part), body, part.kind)
@@ -303,18 +305,17 @@ def _nest(work: Lowering, each: Work) -> Stmt:
 
 
 def _stored(work: Lowering, each: Work, loop: Stmt) -> Stmt:
-    """Return the loops of a reduction with their partial results, which are stored after them."""
-    layout = work.sums.get(each.name)
-    if layout is None:
+    """Return the loops of a reduction, and after them the store of its rounded partial results."""
+    buffer = work.sums.get(each.name)
+    if buffer is None:
         return loop
-    made, (buffer,) = work.domains[each.name], layout.buffers
+    made = work.domains[each.name]
     names, index = _target(work, each)
     _, place = _combined(work, each)
     value = Cast(each.stored[0], Read(buffer.name, place, buffer.dtype))
     stmt = _only(made.within, Store(names, index, (value,)))
-    for part in reversed(made.parts[_first_reduction(made) :]):
-        if not part.reduce:
-            stmt = For(part.var, made.extent(part, zeroed=True), stmt, part.kind)
+    for part in reversed(_blocks_of_sums(made)):
+        stmt = For(part.var, made.extent(part, zeroed=True), stmt, part.kind)
     stmt = Seq((loop, stmt))
     return Alloc(buffer, stmt) if buffer.scope is Scope.LOCAL else stmt
 
@@ -350,11 +351,11 @@ def _target(work: Lowering, each: Work) -> tuple[tuple[str, ...], tuple[Expr, ..
 
 def _combined(work: Lowering, each: Work) -> tuple[tuple[str, ...], tuple[Expr, ...]]:
     """Return the buffers and the index of the partial results of a stage."""
-    layout = work.sums.get(each.name)
-    if layout is None:
+    buffer = work.sums.get(each.name)
+    if buffer is None:
         return _target(work, each)
     made = work.domains[each.name]
-    inner = [part for part in made.parts[_first_reduction(made) :] if not part.reduce]
+    inner = _blocks_of_sums(made)
     index: list[Expr] = []
     for axis in _axes_of(inner):
         place: Expr = ZERO
@@ -362,7 +363,7 @@ def _combined(work: Lowering, each: Work) -> tuple[tuple[str, ...], tuple[Expr, 
             if part in inner:
                 place = add(place, mul(Var(part.var), part.stride))
         index.append(place)
-    return (layout.buffers[0].name,), tuple(index)
+    return (buffer.name,), tuple(index)
 
 
 def _update(work: Lowering, each: Work, lane: LaneReduce | None) -> Stmt:

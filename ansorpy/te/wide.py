@@ -40,7 +40,7 @@ def _tensors(values: Sequence[object]) -> Iterator[Tensor]:
 
 
 def rounded_once(results: Sequence[Tensor], operands: Collection[Tensor]) -> tuple[Tensor, ...]:
-    """Return the results of an operator with the nodes between its operands and them in float32.
+    """Return the results of an operator, computed in float32 from its operands on.
 
     Intermediate values of 16 bits become float32, except for elements that are only moved. Nodes
     keep their names and axes; a sum of intermediate values gets a node that rounds it.
@@ -57,8 +57,8 @@ class _Widening:
 
     operands: Collection[str]  # tokens
     results: Collection[Draft]
-    made: dict[str, Draft] = field(default_factory=dict)  # by token, those that changed
-    wide: set[str] = field(default_factory=set)  # tokens, once they are float32
+    made: dict[str, Draft] = field(default_factory=dict)  # changed nodes, by token
+    wide: set[str] = field(default_factory=set)  # tokens of nodes that are float32 now
 
     def result(self, tensor: Tensor) -> Tensor:
         """Return a result, in its own dtype."""
@@ -127,7 +127,7 @@ class _Widening:
     def _body(self, body: Expr, wide: bool) -> Expr:
         """Return a body that reads the new nodes; of its own dtype, or float32 if `wide`."""
         if wide and isinstance(body, Cast) and body.dtype in NARROW:
-            body = body.a  # rounded by an operator that this one calls
+            body = body.a  # rounded by an operator inside this operator
         dtype = body.dtype
         reads_wide = any(one.tensor in self.wide for one in reads(body))
         if wide or reads_wide:
@@ -146,7 +146,7 @@ class _Widening:
 
 
 def _rounding(wide: Draft, node: Compute) -> Draft:
-    """Return a node that rounds the float32 elements of another to the dtype of `node`."""
+    """Return a node that rounds the float32 elements of `wide` to the dtype of `node`."""
     index = tuple(Var(axis.name) for axis in node.axes)
     copy = Compute(
         new_token(wide.wish),

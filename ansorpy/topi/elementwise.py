@@ -106,7 +106,7 @@ def _whole_power(a: te.Scalar, b: te.Scalar) -> te.Scalar:
 
 
 def _known_power(a: te.Scalar, number: int) -> te.Scalar:
-    """Return an int64 to the power of a literal; the limit of exponents is that of _by_squares."""
+    """Return an int64 to the power of a literal; exponents are limited as in `_by_squares`."""
     size = number if number >= 0 else -number
     size, square, factors = size if size < 64 else 62 + size % 2, a, list[te.Scalar]()
     while size:
@@ -174,7 +174,7 @@ divide = _binary("divide", operator.truediv, "Return a / b of floats.")
 floor_divide = _binary("floor_divide", operator.floordiv, "Return the floor of a / b, of integers.")
 mod = _binary("mod", _modulo, "Return a - floor(a / b) * b, of the sign of b.")
 power = _binary(
-    "power", _power, "Return a to the power of b in the dtype of a; that of b may differ."
+    "power", _power, "Return a to the power of b in the dtype of a; the dtype of b may differ."
 )
 maximum = _binary("maximum", te.maximum, "Return the larger element.")
 minimum = _binary("minimum", te.minimum, "Return the smaller element.")

@@ -7,7 +7,7 @@ the rank of the data, in which one element serves a block of the data.
 from collections.abc import Callable, Sequence
 
 from ansorpy import te
-from ansorpy.expr.dtypes import EXACT_BELOW, FLOATS, INTEGER_RANGE, INTS
+from ansorpy.expr.dtypes import EXACT_BELOW, FLOATS, INTEGER_RANGE, INTS, NARROW
 from ansorpy.te.tensor import Tensor, TensorOperand, elementwise
 from ansorpy.topi.common import axis_of, refuse, shown
 
@@ -118,7 +118,7 @@ def _along(data: Tensor, operand: TensorOperand, axis: int, action: str) -> Elem
 
 def _saturated(x: te.Scalar, dtype: str) -> te.Scalar:
     """Return `x` rounded half to even and clipped to the range of an integer dtype."""
-    if x.dtype in ("float16", "bfloat16"):
+    if x.dtype in NARROW:
         x = te.cast(x, "float32")  # float32 reaches beyond every integer dtype
     lowest, largest = INTEGER_RANGE[dtype]
     if x.dtype not in FLOATS:

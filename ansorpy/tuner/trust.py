@@ -20,7 +20,7 @@ def versions(dag: Dag | None = None, estimated: bool = False) -> tuple[tuple[str
     """Return the versions that an outcome depends on, sorted by name as records keep them.
 
     Args:
-        dag: of the outcome; None: any, as of a whole model.
+        dag: the Dag of the outcome; None for any Dag, as for a whole model.
         estimated: outcomes are estimates, which depend on the analytic model, too.
     """
     return _versions(codegen_version(dag), estimated)
@@ -38,10 +38,10 @@ def are_current(made_with: Mapping[str, str], dag: Dag | None = None) -> bool:
     """Return whether this installation makes the machine code of a Dag that these versions made.
 
     Args:
-        dag: None: of any Dag.
+        dag: None for any Dag.
     """
     ours = dict(versions(dag))
-    parts = made_with.get(CODEGEN, "").split("+")  # those of other kinds of Dags do not matter
+    parts = made_with.get(CODEGEN, "").split("+")  # parts of other kinds of Dags do not matter
     same = all(made_with.get(name) == ours[name] for name in DECISIVE)
     return same and set(ours[CODEGEN].split("+")) <= set(parts)
 

@@ -26,7 +26,7 @@ DRAWS: Final = ("normal", "normal", "normal", "small", "large", "equal", "negati
 
 @dataclass(frozen=True)
 class SweepCase:
-    """A model of one operator with inputs; arrays of bfloat16 are those of ml_dtypes."""
+    """A model of one operator with inputs; bfloat16 arrays have the dtype of ml_dtypes."""
 
     operator: str
     opset: int

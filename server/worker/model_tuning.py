@@ -13,8 +13,9 @@ from ansorpy.graph.wire.document import Document
 from ansorpy.importers.limits import check_file
 from ansorpy.importers.model_file import DOCUMENT, read_document, read_model
 from ansorpy.measure.host import local_target
-from ansorpy.model.compile import ModelRequest, ModelResult, compiled
+from ansorpy.model.compile import ModelResult, compiled
 from ansorpy.model.events import ModelEvent
+from ansorpy.model.request import ModelRequest
 from ansorpy.server.db import model_files
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.model_journal import ModelJournal

@@ -116,7 +116,7 @@ def test_the_largest_elements_of_regions_are_pooled() -> None:
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_a_deformable_convolution_reads_at_its_offsets(masked: bool) -> None:
-    """Whole offsets move elements; half of one is the mean of two neighbours."""
+    """A whole offset moves elements; an offset of 0.5 is the mean of two neighbours."""
     x = RNG.standard_normal((1, 2, 5, 5))
     w, bias = RNG.standard_normal((1, 2, 1, 1)), np.array([3.0])
     offset = np.zeros((1, 4, 5, 5))  # one pair of y and x for each of two parts of the channels

@@ -23,15 +23,11 @@ from ansorpy.measure.host import local_target
 from ansorpy.model import compile as compile_spine
 from ansorpy.model.assemble import TaskLibrary
 from ansorpy.model.check_inputs import random_inputs
-from ansorpy.model.compile import (
-    Compilation,
-    ModelRequest,
-    ModelResult,
-    compiled,
-    search_request,
-)
+from ansorpy.model.compilation import Compilation
+from ansorpy.model.compile import ModelResult, compiled, search_request
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
 from ansorpy.model.options import ModelOptions
+from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import tasks_of
 from ansorpy.model.verify import check, reference_of
 from ansorpy.records import MemoryStore

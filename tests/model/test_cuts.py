@@ -13,9 +13,12 @@ from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.partition import partition
 from ansorpy.measure.host import local_target
 from ansorpy.model import compile as compile_spine
-from ansorpy.model.compile import ModelRequest, ModelResult, compiled
+from ansorpy.model import mend
+from ansorpy.model.compilation import Compilation
+from ansorpy.model.compile import ModelResult, compiled
 from ansorpy.model.events import BundleWritten, Cutting, ModelEvent
 from ansorpy.model.options import ModelOptions
+from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import tasks_of
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
@@ -63,14 +66,14 @@ def test_the_faster_form_of_a_task_is_chosen(times_s: tuple[float, ...], kept: l
 def test_a_search_spends_no_trial_on_a_task_whose_pieces_are_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_spine, "SUSPECT", 0.0)
-    real = compile_spine.Compilation.times_s
+    monkeypatch.setattr(mend, "SUSPECT", 0.0)
+    real = Compilation.times_s
 
-    def times_s(work: compile_spine.Compilation) -> dict[str, float]:
+    def times_s(work: Compilation) -> dict[str, float]:
         """Return times by which the pieces are faster on any machine."""
         return {name: s * (1e3 if name == WHOLE else 1) for name, s in real(work).items()}
 
-    monkeypatch.setattr(compile_spine.Compilation, "times_s", times_s)
+    monkeypatch.setattr(Compilation, "times_s", times_s)
     request = asked(tmp_path / "a.zip", trials=8, tasks=(WHOLE,))
     events, result = play(compiled(request, MemoryStore()))
     (cutting,) = [one for one in events if isinstance(one, Cutting)]
@@ -90,7 +93,7 @@ def test_a_search_spends_no_trial_on_a_task_whose_pieces_are_faster(
 def test_a_tuning_without_time_tells_of_the_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_spine, "SUSPECT", 0.0)
+    monkeypatch.setattr(mend, "SUSPECT", 0.0)
     seconds = iter(range(10**6))
     request = asked(tmp_path / "a.zip", trials=0, seconds=1.0)
     made = compiled(request, MemoryStore(), clock=lambda: float(next(seconds)))
@@ -113,7 +116,7 @@ def resumed(
 def test_an_interrupt_between_pieces_keeps_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_spine, "SUSPECT", 0.0)
+    monkeypatch.setattr(mend, "SUSPECT", 0.0)
     events = compiled(asked(tmp_path / "a.zip", trials=8), MemoryStore())
     event = next(events)
     while not (isinstance(event, FirstAnswer) and event.task == PIECES[0]):

@@ -21,11 +21,12 @@ from ansorpy.graph.interp import run
 from ansorpy.measure.host import local_target
 from ansorpy.model.api import compile_model, request_of
 from ansorpy.model.check_inputs import random_inputs
-from ansorpy.model.compile import ModelRequest, compiled
+from ansorpy.model.compile import compiled
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.home import home_model
 from ansorpy.model.join import join_model
 from ansorpy.model.options import ModelOptions
+from ansorpy.model.request import ModelRequest
 from ansorpy.records import MemoryStore, RecordStore
 from tests.model.test_compile import play, small_model
 

@@ -11,9 +11,10 @@ from ansorpy.bundle.load import load_model
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array
 from ansorpy.measure.host import local_target
-from ansorpy.model.compile import ModelRequest, compiled
+from ansorpy.model.compile import compiled
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.race import Entry, race
+from ansorpy.model.request import ModelRequest
 from ansorpy.records import MemoryStore
 from ansorpy.server.cli import app
 from tests.model.test_compile import play

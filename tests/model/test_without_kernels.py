@@ -19,10 +19,11 @@ from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import simplify
 from ansorpy.measure.host import local_target
 from ansorpy.model.api import tune_model
-from ansorpy.model.compile import ModelRequest, compiled
+from ansorpy.model.compile import compiled
 from ansorpy.model.explain import explanation
 from ansorpy.model.join import join_model
 from ansorpy.model.options import ModelOptions
+from ansorpy.model.request import ModelRequest
 from ansorpy.records import MemoryStore
 from tests.model.test_compile import play
 from tests.model.test_join import tuned

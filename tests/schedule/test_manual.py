@@ -14,8 +14,8 @@ from ansorpy.errors import SpecError
 from ansorpy.events import Derived, Event, Finished
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed
-from ansorpy.model.compile import ModelRequest
 from ansorpy.model.options import ModelOptions
+from ansorpy.model.request import ModelRequest
 from ansorpy.records import MemoryStore
 from ansorpy.schedule import create_schedule
 from ansorpy.server.cli import app

@@ -15,10 +15,9 @@ from ansorpy.codegen.simd.values import HOLDS, Index, Point, is_zero
 from ansorpy.codegen.simt.collectives import COPY_BYTES, WARP, ThreadBlock
 from ansorpy.codegen.text_builder import type_text
 from ansorpy.errors import BuildError
-from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.dtypes import NARROW, SIZE_BYTES
 
 MINE: Final = "%mine"  # the name of the value of one thread in a sum over the threads
-HALVES: Final = ("float16", "bfloat16")  # have a wider form for computing
 LIBRARY: Final = ("exp", "log", "tanh", "pow")  # intrinsics that call the C library
 
 
@@ -234,7 +233,7 @@ class ThreadTile(Expansion):
             return self.of_group(name, dtype, index, guard)
         if guard is True:
             return super().fetch_scalar(name, dtype, index, guard)
-        if dtype in HALVES:
+        if dtype in NARROW:
             kind, align = STORED[dtype], BYTES[dtype]
             element = self.kept_zero(
                 guard, lambda: self.b.load(self.address(name, dtype, index), typ=kind, align=align)
@@ -249,14 +248,14 @@ class ThreadTile(Expansion):
     def loaded(self, value: Any, dtype: str) -> Any:
         """Return an element in the form for computing; `stored` finds the element again."""
         found = super().loaded(value, dtype)
-        if dtype in HALVES:
+        if dtype in NARROW:
             self.block.elements[id(found)] = found, value, dtype
         return found
 
     def stored(self, value: Any, dtype: str) -> Any:
         """Return a value in the form that memory holds: a copied element as it was loaded."""
         _, element, known = self.block.elements.get(id(value), (None, None, ""))
-        if dtype in HALVES and isinstance(value, ir.Constant) and is_zero(value.constant):
+        if dtype in NARROW and isinstance(value, ir.Constant) and is_zero(value.constant):
             return ir.Constant(STORED[dtype], None)
         return element if known == dtype else super().stored(value, dtype)
 

@@ -4,14 +4,20 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from ansorpy import topi
+from ansorpy.expr.dtypes import NARROW
 from ansorpy.graph.operator import Operands, operator
 from ansorpy.te.tensor import Tensor
 
 
 def widened(on: Operands, fn: Callable[..., Tensor], *operands: Tensor | None) -> Tensor:
-    """Return `fn` of operands in float32 if the first is narrower, in the dtype of the first."""
+    """Return the result of `fn` in the dtype of the first operand.
+
+    Operands of several dtypes are converted to float32 if the first has 16 bits. Operands of one
+    dtype need no conversion: operators of `topi` round their results only.
+    """
     dtype = on.tensor(0).dtype
-    if dtype not in ("float16", "bfloat16"):
+    mixed = len({one.dtype for one in operands if one is not None}) > 1
+    if dtype not in NARROW or not mixed:
         return fn(*operands)
     wide = (None if one is None else topi.cast(one, "float32") for one in operands)
     return topi.cast(fn(*wide), dtype)
@@ -36,7 +42,7 @@ def _layer_norm(on: Operands) -> Tensor | Sequence[Tensor]:
     if len(on.node.outputs) == 1:
         return made
     axes = tuple(range(len(x.shape) - len(trailing), len(x.shape)))
-    wide = topi.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    wide = topi.cast(x, "float32") if x.dtype in NARROW else x
     mean = topi.mean(wide, axes, keepdims=True)
     variance = topi.mean(topi.square(topi.subtract(wide, mean)), axes, keepdims=True)
     return made, mean, topi.rsqrt(topi.add(variance, epsilon))
@@ -84,14 +90,12 @@ def _lrn(on: Operands) -> Tensor:
 
 @operator("Softmax", "axis")
 def _softmax(on: Operands) -> Tensor:
-    axis = on.attribute("axis", -1)
-    return widened(on, lambda x: topi.softmax(x, axis), on.tensor(0))
+    return topi.softmax(on.tensor(0), on.attribute("axis", -1))
 
 
 @operator("LogSoftmax", "axis")
 def _log_softmax(on: Operands) -> Tensor:
-    axis = on.attribute("axis", -1)
-    return widened(on, lambda x: topi.log_softmax(x, axis), on.tensor(0))
+    return topi.log_softmax(on.tensor(0), on.attribute("axis", -1))
 
 
 @operator("LpNormalization", "axis", "p")

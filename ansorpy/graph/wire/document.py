@@ -20,6 +20,7 @@ from ansorpy.errors import GraphError, SpecError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array, Attribute, Graph, Node, Weight
+from ansorpy.te.tensor_data import storage
 
 VERSION: Final = 1
 KEY: Final = "ansorpy_graph"  # key of the version; no document of a Dag has it
@@ -47,7 +48,7 @@ class SentTensor:
     def array(self) -> Array:
         """The values that were sent; bfloat16 as uint16 bit patterns."""
         assert self.data is not None
-        kind = np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype).newbyteorder("<")
+        kind = storage(self.dtype).newbyteorder("<")
         return np.frombuffer(self.data, kind).astype(kind.newbyteorder("=")).reshape(self.shape)
 
     def __str__(self) -> str:

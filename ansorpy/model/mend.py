@@ -1,0 +1,58 @@
+"""Slow tasks of a model are timed in pieces, too: the faster form stays."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ansorpy.cost.explained import SUSPECT, explained_s
+from ansorpy.events import Stopped
+from ansorpy.model.compilation import LEAST_SHARE, Compilation, Tune, tuning_request
+from ansorpy.model.events import Cutting, ModelEvent, Recut
+
+MOST_CUT: Final = 8  # tasks that are cut, the largest shares first: pieces take seconds
+
+
+def mended(
+    work: Compilation, tune: Tune, folder: Path, stopped: Stopped
+) -> Generator[ModelEvent, None, Stopped]:
+    """Yield the events of first answers of slow tasks, cut into pieces; return the end.
+
+    A task is cut if it takes SUSPECT times the seconds that its bytes and operations explain, and
+    a share of the model that is worth trials. The faster form stays: no trial is spent on
+    the slower form.
+    """
+    asked, every = work.request, work.tasks.dags
+    work.tasks = replace(work.fastest(work.times_s()), dags=every)
+    times_s, weights, model_s = work.times_s(), work.tasks.weights, work.model_s
+    usual_s = {name: explained_s(work.dag(name), asked.target) for name in weights}
+    slow = [
+        name
+        for name, count in weights.items()
+        if count * times_s.get(name, 0.0) >= LEAST_SHARE * model_s
+        and times_s.get(name, 0.0) > SUSPECT * usual_s[name]
+    ]
+    slow.sort(key=lambda name: -weights[name] * times_s[name])
+    cut = work.tasks.in_pieces(work.partition.graph, slow[:MOST_CUT])
+    if not cut.cuts:
+        return stopped
+    found = {one.whole.task: one for one in cut.cuts}
+    pieces = {name: [cut.parts[n].task for n in one.members] for name, one in found.items()}
+    limit_s = asked.options.seconds
+    if limit_s is None or work.clock() - work.begin_s < limit_s:
+        new = [dag for dag in cut.dags if dag.name not in times_s]
+        yield Cutting(tuple(found), len(cut.dags), tuple(new))
+        work.tasks = cut
+        work.cut_from |= {
+            dag.name: name for name in found for dag in new if dag.name in pieces[name]
+        }
+        if new:
+            request = tuning_request(work, new, trials=0, seconds=None, weights={})
+            stopped = (yield from work.follow(tune(request, folder, None))).stopped
+        times_s = work.times_s()
+    for name, parts in pieces.items():
+        known = [times_s[part] for part in parts if part in times_s]
+        sum_s = sum(known) if len(known) == len(parts) else None
+        work.recuts.append(Recut(name, times_s[name], usual_s[name], len(parts), sum_s))
+        yield work.recuts[-1]
+    return stopped
