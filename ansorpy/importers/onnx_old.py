@@ -24,6 +24,13 @@ MATRIX_UNTIL: Final = 13  # the opset in which operators of rows take an axis in
 ROWS: Final = ("Hardmax", "Softmax", "LogSoftmax")  # the converter knows all but the first
 
 
+NUMBERED_FROM: Final = 6  # the opset in which Cast names a dtype by number, not by word
+PADS_FROM: Final = 2  # the opset in which Pad has `pads`, not `paddings`
+SCALES_FROM: Final = 7  # the opset in which Upsample takes a scale of every axis
+RECURRENT: Final = ("RNN", "GRU", "LSTM")
+WITHOUT_SEQUENCE: Final = 7  # the opset in which recurrent layers lose `output_sequence`
+
+
 def converted(model: onnx.ModelProto, opset: int, to: int) -> onnx.ModelProto | None:
     """Return a model of another opset that computes the same; None if the converter refuses it.
 
@@ -44,6 +51,7 @@ def state_meanings(model: onnx.ModelProto, opset: int, rows: Sequence[str] = ROW
     for graph in graphs_of(model.graph):
         for node in graph.node:
             given = {one.name for one in node.attribute}
+            _rename(node, opset)
             for name, value in implied.get(node.op_type, {}).items():
                 if name not in given:
                     node.attribute.append(onnx.helper.make_attribute(name, value))
@@ -51,6 +59,32 @@ def state_meanings(model: onnx.ModelProto, opset: int, rows: Sequence[str] = ROW
             nodes = [made for node in graph.node for made in _by_matrix(node, rows)]
             del graph.node[:]
             graph.node.extend(nodes)
+
+
+def _rename(node: onnx.NodeProto, opset: int) -> None:
+    """Give a node the attributes of newer opsets that say the same.
+
+    `output_sequence` tells if an output is wanted, as its name does.
+    """
+    if node.op_type in RECURRENT and opset < WITHOUT_SEQUENCE:
+        left = [one for one in node.attribute if one.name != "output_sequence"]
+        del node.attribute[:]
+        node.attribute.extend(left)
+    if node.op_type == "Pad" and opset < PADS_FROM:
+        for one in node.attribute:
+            one.name = "pads" if one.name == "paddings" else one.name
+    if node.op_type == "Upsample" and opset < SCALES_FROM:
+        by_name = {one.name: one.f for one in node.attribute}
+        scales = [1.0, 1.0, *(by_name.pop(f"{side}_scale", 1.0) for side in ("height", "width"))]
+        left = [one for one in node.attribute if one.name in by_name]
+        del node.attribute[:]
+        node.attribute.extend([*left, onnx.helper.make_attribute("scales", scales)])
+    if node.op_type == "Cast" and opset < NUMBERED_FROM:
+        known = onnx.TensorProto.DataType
+        for one in node.attribute:
+            word = one.s.decode(errors="replace").upper()
+            if one.name == "to" and word in known.keys():  # noqa: SIM118  an enum of protobuf
+                one.CopyFrom(onnx.helper.make_attribute("to", known.Value(word)))
 
 
 def _by_matrix(node: onnx.NodeProto, rows: Sequence[str]) -> Sequence[onnx.NodeProto]:

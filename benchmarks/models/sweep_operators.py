@@ -10,6 +10,7 @@ from benchmarks.models.node_cases import Array
 from benchmarks.models.sweep_cases import CODES, FLOATS, INTS, Make, Maker
 
 NUMBERS: Final = (*FLOATS, *INTS)
+WORDS: Final = {"float32": "FLOAT", "float64": "DOUBLE"}  # words of Cast before opset 6
 
 
 def _unary(attrs: Mapping[str, tuple[float, ...]], dtypes: tuple[str, ...], m: Maker) -> None:
@@ -81,7 +82,7 @@ def _cast(m: Maker) -> None:
     if to in INTS and array.dtype.kind not in "iub":  # beyond the range nothing is defined
         array = m.rng.uniform(low, high, array.shape).astype(array.dtype)
     m.input(array)
-    m.attrs["to"] = to.upper() if m.opset < 6 else CODES[to]
+    m.attrs["to"] = WORDS.get(to, to.upper()) if m.opset < 6 else CODES[to]
 
 
 def _reduce(m: Maker) -> None:

@@ -25,7 +25,7 @@ def computed(
         [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    return run(graph_of_model(model), {"x": x})
+    return run(graph_of_model(model, hosted=True), {"x": x})
 
 
 def by_matrix(x: Array, axis: int, op: str) -> Array:
@@ -103,3 +103,49 @@ def test_resize_of_opset_10_computes_its_own_example() -> None:
     x = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 2, 4)
     found = resized(x, [1.0, 1.0, 0.6, 0.6], "nearest", "Resize", 10)
     assert found.tolist() == [[[[1.0, 3.0]]]]
+
+
+@pytest.mark.parametrize(("word", "dtype"), [("INT64", np.int64), ("double", np.float64)])
+def test_cast_of_opset_1_names_its_dtype_by_a_word(word: str, dtype: type) -> None:
+    found = computed([helper.make_node("Cast", ["x"], ["y"], to=word)], 1, X)["y"]
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, X.astype(dtype))
+
+
+def test_pad_of_opset_1_has_paddings() -> None:
+    found = computed([helper.make_node("Pad", ["x"], ["y"], paddings=[0, 0, 1, 0, 0, 0])], 1, X)
+    np.testing.assert_array_equal(found["y"], np.pad(X, [(0, 0), (0, 0), (1, 0)]))
+
+
+@pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
+def test_recurrent_layers_of_opset_1_say_that_a_sequence_is_wanted(op: str) -> None:
+    gates, rng = {"RNN": 1, "GRU": 3, "LSTM": 4}[op], np.random.default_rng(1)
+    weights = {
+        name: rng.standard_normal((1, 5 * gates, extent)).astype(np.float32)
+        for name, extent in (("w", 4), ("r", 5))
+    }
+
+    def layer(opset: int, **given: Any) -> Array:
+        node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=5, **given)
+        return computed([node], opset, X, weights)["y"]
+
+    np.testing.assert_array_equal(layer(1, output_sequence=1), layer(7))
+
+
+def test_a_value_around_float16_is_float16() -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["h"], to="FLOAT16"),
+        helper.make_node("Pad", ["h"], ["y"], pads=[0, 0, 1, 0, 0, -2], value=2.0),
+    ]
+    found = computed(nodes, 2, X)["y"]
+    assert found.dtype == np.float16
+    expected = np.pad(X, [(0, 0), (0, 0), (1, 0)], constant_values=2)[..., :3]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("opset", [1, 2, 6])
+def test_upsample_of_opset_1_scales_height_and_width(opset: int) -> None:
+    x = X.reshape(1, 2, 3, 4)
+    node = helper.make_node("Upsample", ["x"], ["y"], height_scale=2.0, width_scale=3.0)
+    found = computed([node], opset, x)["y"]
+    np.testing.assert_array_equal(found, x.repeat(2, axis=2).repeat(3, axis=3))

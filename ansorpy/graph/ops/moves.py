@@ -118,7 +118,7 @@ def _pad(on: Operands) -> Tensor:
         x = topi.strided_slice(x, first, last)
         before, after = [max(n, 0) for n in before], [max(n, 0) for n in after]
     if on.given(2):
-        value = on.literal(2)
+        value = te.cast(on.literal(2), x.dtype)  # a converted attribute is float32
     else:
         zero = False if x.dtype == "bool" else on.attribute("value", 0)
         value = te.const(zero, x.dtype)
