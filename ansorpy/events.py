@@ -10,6 +10,7 @@ from ansorpy.codegen.exported_types import Library
 from ansorpy.measure.outcome import Estimated
 from ansorpy.records import RacedOwn, copies_of, items_per_s
 from ansorpy.units import duration
+from ansorpy.verdict import Verdict
 
 # The reason for the end of a search: a budget, the target latency, too small a recent gain, no task
 # with an expected gain, Ctrl-C, or an answer from the store.
@@ -339,7 +340,7 @@ class TaskResult:
     is None without a race, and if it exceeds the peak of the machine. `compile_s` is the time to
     import `kernel.py` and to compile it at its first call, on the tuning machine, or to make the
     library without `kernel.py`; it is a part of no latency. `library` is the delivered library if
-    the task was not raced, to be linked with others.
+    the task was not raced, to be linked with others. `verdict` is None without a race.
     """
 
     name: str
@@ -367,6 +368,7 @@ class TaskResult:
     estimated: bool = False  # trials were estimates (ADR-0143): no time, no race, no rate
     estimate: Estimated | None = None  # estimate of the delivered kernel, if not timed
     same_as: str = ""  # the equal task that was tuned; trials, time and failures are counted there
+    verdict: Verdict | None = None
     library: Library | None = field(default=None, compare=False, repr=False)
     # Plan as text and row of the delivered candidate; None for the untuned kernel.
     candidate: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)

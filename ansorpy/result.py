@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from json import dumps
-from math import inf
 from pathlib import Path
 
 from ansorpy.artifact import LoadedKernel, load
-from ansorpy.events import NetworkResult, Stopped, TaskResult
+from ansorpy.events import Contrast, NetworkResult, Stopped, TaskResult
 from ansorpy.measure.outcome import Estimated
-from ansorpy.records import RacedOwn
 from ansorpy.units import duration
 
 MAX_REASONS = 3  # reasons shown for a task without a kernel
+MAX_TRAITS = 3  # differences of the winner and of the runner-up that are told
 
 
 class Kernels(Mapping[str, LoadedKernel]):
@@ -57,13 +56,17 @@ class Result:
         return Kernels({t.name: t.kernel for t in self.tasks if t.kernel is not None})
 
     def __repr__(self) -> str:
-        """Return the summary: latency, speed-up, trials and file of every task, and the next step.
+        """Return five lines per task: verdict, latency, trials, file, next step.
 
-        The fields are in `tasks`.
+        The fields are in `tasks`; `explain` tells the reasons.
         """
         ended = f"{self.seconds:.1f} s in all (stopped: {self.stopped})"
         lines = [summary(self.tasks), *map(network_line, self.networks), ended]
         return "\n".join([*lines, *(f"next: {call}" for call in self._calls())])
+
+    def explain(self) -> str:
+        """Return at most five lines per task: naive loops, runner-up, outlook, compilation ..."""
+        return explanation(self.tasks)
 
     def _repr_html_(self) -> str:
         """Return the summary as a table, for notebooks."""
@@ -87,7 +90,7 @@ def _cells(texts: Sequence[str]) -> str:
 
 
 def summary(results: Sequence[TaskResult], profile: bool = False) -> str:
-    """Return some lines per task for people.
+    """Return some lines per task for people, the verdict first.
 
     Args:
         profile: with the estimate of a kernel that was not timed, and its parts.
@@ -95,10 +98,20 @@ def summary(results: Sequence[TaskResult], profile: bool = False) -> str:
     lines: list[str] = []
     for result in results:
         told = rows_of(result)
-        lines.append(f"{result.name}: {told.pop('latency')}")
+        lines.append(f"{result.name}: {told.pop('verdict')}")
         if profile and result.estimate is not None:
             told["estimate"] = _estimate(result.estimate)
         lines += [f"  {name:9} {text}" for name, text in told.items() if text != "-"]
+    return "\n".join(lines)
+
+
+def explanation(results: Sequence[TaskResult]) -> str:
+    """Return the reasons of each result, a line each."""
+    lines: list[str] = []
+    for result in results:
+        told = {name: text for name, text in reasons_of(result).items() if text != "-"}
+        lines.append(result.name if told else f"{result.name}: nothing to explain")
+        lines += [f"  {name:9} {text}" for name, text in told.items()]
     return "\n".join(lines)
 
 
@@ -117,28 +130,45 @@ def network_line(network: NetworkResult) -> str:
 
 def rows_of(result: TaskResult) -> dict[str, str]:
     """Return the facts of a task by their name; "-" for a fact that is missing."""
-    if result.estimated and result.kernel is not None:
-        latency = "not timed: estimated without a GPU, verified under emulation"
-    elif result.best_s is None:
-        latency = "no kernel: no candidate passed its checks"
-    else:
-        rate = [] if result.rate is None else [str(result.rate)]
-        verified = "verified" if result.verified else "not verified"
-        latency = ", ".join([duration(result.best_s), *rate, verified])
-        if result.items_per_s is not None:
-            told = f"{result.items_per_s:.6g} items per second in {result.copies} copies at once"
-            latency = f"{told}; each: {latency}"
     return {
-        "latency": latency,
-        "speed-up": _speedup(result),
+        "verdict": _verdict(result),
+        "latency": _latency(result),
         "trials": _trials(result),
-        "failures": _failures(result),
-        "suspects": "; ".join(map(str, result.suspects)) or "-",
-        "runner-up": str(result.contrast or "-"),
-        "outlook": str(result.forecast or "-"),
-        "compiled": _compiled(result),
+        "failures": _failures(result) if result.kernel is None else "-",
         "kernel": "-" if result.kernel is None else str(result.kernel),
     }
+
+
+def reasons_of(result: TaskResult) -> dict[str, str]:
+    """Return what explains the result of a task, by name; "-" for what is missing."""
+    return {
+        "untuned": _untuned(result),
+        "runner-up": _runner_up(result.contrast),
+        "outlook": str(result.forecast or "-"),
+        "compiled": _compiled(result),
+        "failures": _failed(result),
+    }
+
+
+def _verdict(result: TaskResult) -> str:
+    if result.verdict is not None:
+        return str(result.verdict)
+    if result.estimated and result.kernel is not None:
+        return "not timed: estimated without a GPU, verified under emulation"
+    if result.best_s is None:
+        return "no kernel: no candidate passed its checks"
+    checked = "verified against float64 loops" if result.verified else "not verified"
+    return f"{duration(result.best_s)} per call, not raced, {checked}"
+
+
+def _latency(result: TaskResult) -> str:
+    if result.best_s is None:
+        return "-"
+    told = [duration(result.best_s), *([] if result.rate is None else [str(result.rate)])]
+    if result.items_per_s is None:
+        return ", ".join(told)
+    items = f"{result.items_per_s:.6g} items per second in {result.copies} copies at once"
+    return f"{items}; each: {', '.join(told)}"
 
 
 def _estimate(found: Estimated) -> str:
@@ -155,23 +185,37 @@ def _estimate(found: Estimated) -> str:
     )
 
 
-def _speedup(result: TaskResult) -> str:
-    rivals = {"the untuned kernel": result.naive_s, "NumPy": result.numpy_s}
-    best_s = result.best_s
-    told = [
-        f"{s / best_s:.2f}x {name} ({duration(s)})"
-        for name, s in rivals.items()
-        if s is not None and best_s is not None
-    ]
-    if result.winner == "baseline" and best_s is not None:
-        faster = "NumPy" if (result.numpy_s or inf) < best_s else "the untuned kernel"
-        told.append(f"the baseline won: {faster}")
-    told += [text for one in result.own for text in _own(one, best_s)]
-    if result.winner == "own":
-        first = min((one for one in result.own if one.best_s), key=lambda one: one.best_s or inf)
-        told.append(f"your {first.name} won: keep it")
-    told += [f"NumPy left out: {result.numpy_note}"] if result.numpy_note else []
-    return ", ".join(told) or "-"
+def _untuned(result: TaskResult) -> str:
+    """Return the time of the naive loops, which nobody uses, beside ours."""
+    if result.naive_s is None or result.best_s is None:
+        return "-"
+    ratio = result.naive_s / result.best_s
+    return f"naive loops take {duration(result.naive_s)}, {ratio:.2f} times as long"
+
+
+def _runner_up(contrast: Contrast | None) -> str:
+    """Return the times of the winner and the best other candidate, and how they differ."""
+    if contrast is None:
+        return "-"
+    own, other = (
+        "no time" if one is None else duration(one)
+        for one in (contrast.winner_s, contrast.runner_up_s)
+    )
+    parts = [f"{other} in trials, the winner {own}"]
+    for who, traits in (("winner", contrast.only_winner), ("other", contrast.only_runner_up)):
+        if traits:
+            more = ", ..." if len(traits) > MAX_TRAITS else ""
+            parts.append(f"only the {who} has {', '.join(traits[:MAX_TRAITS])}{more}")
+    return "; ".join(parts)
+
+
+def _failed(result: TaskResult) -> str:
+    """Return the suspects, and the kinds of failed trials with the first message of each."""
+    if result.kernel is None:
+        return "-"  # the summary tells it
+    told = [str(one) for one in result.suspects[:MAX_REASONS]]
+    told += [f"{count} {kind}" for kind, count in result.failures.items()]
+    return "; ".join(told) or "-"
 
 
 def _compiled(result: TaskResult) -> str:
@@ -182,14 +226,6 @@ def _compiled(result: TaskResult) -> str:
     return f"{duration(result.compile_s)}, {when}; in no time above"
 
 
-def _own(one: RacedOwn, best_s: float | None) -> list[str]:
-    """Return the time of a kernel of the user's own, or why it was left out."""
-    if one.best_s is None:
-        return [f"your {one.name} left out: {one.note}"]
-    ratio = [] if best_s is None else [f"{one.best_s / best_s:.2f}x"]
-    return [" ".join([*ratio, f"your {one.name} ({duration(one.best_s)})"])]
-
-
 def _trials(result: TaskResult) -> str:
     failed = sum(result.failures.values())
     told = [str(result.trials), *([f"{failed} failed"] if failed else [])]
@@ -198,8 +234,6 @@ def _trials(result: TaskResult) -> str:
 
 
 def _failures(result: TaskResult) -> str:
-    if result.kernel is not None:
-        return "-"
     reasons = [f"{kind}: {text}" for kind, text in result.examples.items()]
     return "; ".join(reasons[:MAX_REASONS]) or "-"
 

@@ -125,6 +125,10 @@ def tune(
             "--profile", help="Print the estimate of each kernel for a GPU, and its parts."
         ),
     ] = False,
+    explain_why: Annotated[
+        bool,
+        typer.Option("--explain", help="Print the reasons, too: naive loops, runner-up, outlook."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search fast kernels for the tasks of FILE and write each as a zip; of a model, one bundle.
@@ -164,7 +168,7 @@ def tune(
                     "cannot race --own with a model because its tasks end without a race;"
                     " expected a file of tasks"
                 )
-            tuning.tune_model(file, options, machine, bind, shape, out, store, as_json)
+            tuning.tune_model(file, options, machine, bind, shape, out, store, as_json, explain_why)
             return
         dags = read_file(file, pairs(bind, "--bind", int))
         options = replace(options, trials=options.trials_of(len(dags)))
@@ -183,8 +187,10 @@ def tune(
             raise stop(error, NOTHING_SURVIVED) from None
         except KeyboardInterrupt:  # the reporter has printed the paths of the written kernels
             raise typer.Exit(INTERRUPTED) from None
-    told = json.dumps(as_object(last, profile), indent=2) if as_json else as_text(last, profile)
-    typer.echo(told)
+    if as_json:
+        typer.echo(json.dumps(as_object(last, profile), indent=2))
+    else:
+        typer.echo(as_text(last, profile, explain_why))
     if last.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
     if any(result.kernel is None for result in last.results):
@@ -386,6 +392,7 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                 "numpy_note": result.numpy_note,
                 "winner": result.winner,
                 "compile_s": result.compile_s,
+                "verdict": None if result.verdict is None else result.verdict.as_object(),
                 "own": [asdict(one) for one in result.own],
                 "trials": result.trials,
                 "seconds": result.seconds,
@@ -429,13 +436,18 @@ def estimate_of(result: Any) -> dict[str, Any] | None:
     }
 
 
-def as_text(last: Any, profile: bool = False) -> str:
-    """Return the summary that `tune` prints, and a command that loads each kernel."""
-    from ansorpy.result import network_line, shell_step, summary
+def as_text(last: Any, profile: bool = False, reasons: bool = False) -> str:
+    """Return the summary that `tune` prints, and a command that loads each kernel.
 
-    networks = [network_line(one) for one in last.networks]
+    Args:
+        reasons: with the explanation of each result.
+    """
+    from ansorpy.result import explanation, network_line, shell_step, summary
+
+    lines = [summary(last.results, profile), *map(network_line, last.networks)]
+    lines += [explanation(last.results)] if reasons else []
     steps = [f"next: {shell_step(task.kernel)}" for task in last.results if task.kernel is not None]
-    return "\n".join([summary(last.results, profile), *networks, *steps])
+    return "\n".join([*lines, *steps])
 
 
 app.command(rich_help_panel=MODEL)(models.run)

@@ -10,21 +10,23 @@ import pytest
 
 from ansorpy.artifact.rate import Rate
 from ansorpy.events import TaskResult
-from ansorpy.result import Result, shell_step, summary
+from ansorpy.result import Result, explanation, shell_step, summary
+from ansorpy.verdict import Peer, Verdict
 
+FASTER = Verdict("kernel", 1e-3, (Peer("NumPy", 2e-3),), 1, "float64 loops")
 WON = TaskResult(
     name="mm", key="k", best_s=1e-3, baseline_s=2e-3, trials=64, seconds=3.0, verified=True,
-    winner="tuned", kernel=Path("kernels/mm-1.zip"), rate=Rate(2e12, False), naive_s=50e-3,
-    numpy_s=2e-3, failures={"wrong": 1, "build": 2},
+    winner="tuned", kernel=Path("kernels/mm-1.zip"), rate=Rate(2e12, False, 0.86), naive_s=50e-3,
+    numpy_s=2e-3, failures={"wrong": 1, "build": 2}, verdict=FASTER,
 )  # fmt: skip
 LOST = replace(
     WON, name="<x>", best_s=None, verified=False, winner=None, kernel=None, rate=None, naive_s=None,
-    numpy_s=None, failures={"wrong": 64}, examples={"wrong": "C[0] is 1, not 2"},
+    numpy_s=None, failures={"wrong": 64}, examples={"wrong": "C[0] is 1, not 2"}, verdict=None,
 )  # fmt: skip
 
 SUMMARY = """\
-mm: 1 ms, 2000.0 GFLOP/s, verified
-  speed-up  50.00x the untuned kernel (50 ms), 2.00x NumPy (2 ms)
+mm: 2.00x faster than NumPy (1 ms against 2 ms, 1 thread), verified against float64 loops
+  latency   1 ms, 2000.0 GFLOP/s, 86 % of the arithmetic peak
   trials    64, 3 failed
   kernel    kernels/mm-1.zip
 12.3 s in all (stopped: trials)
@@ -45,26 +47,21 @@ def test_a_task_without_a_kernel_prints_its_failures() -> None:
     assert summary([LOST]) == NOTHING
 
 
-@pytest.mark.parametrize(
-    ("naive_s", "numpy_s", "who"),
-    [(5e-3, 5e-4, "NumPy"), (1e-3, 2e-3, "the untuned kernel"), (1e-3, None, "the untuned kernel")],
-)
-def test_a_faster_baseline_is_named(naive_s: float, numpy_s: float | None, who: str) -> None:
-    beaten = replace(WON, winner="baseline", naive_s=naive_s, numpy_s=numpy_s)
-    assert f"the baseline won: {who}" in summary([beaten])
+def test_the_factor_over_naive_loops_is_in_the_explanation_alone() -> None:
+    result = replace(WON, compile_s=0.75)
+    assert "naive" not in summary([result])
+    told = explanation([result])
+    assert "  untuned   naive loops take 50 ms, 50.00 times as long\n" in told
+    assert "  compiled  750 ms, at the first call of kernel.py; in no time above\n" in told
+    assert "  failures  1 wrong; 2 build" in told
+    assert len(told.splitlines()) <= 6  # the name, and five rows
+    assert Result((result,), 1.0, "trials").explain() == told
 
 
-def test_the_time_of_compilation_is_told_apart_from_the_latency() -> None:
-    line = "  compiled  750 ms, at the first call of kernel.py; in no time above\n"
-    told = summary([replace(WON, compile_s=0.75)])
-    assert line in told
-    assert told.replace(line, "") == summary([WON])
-
-
-def test_a_numpy_baseline_that_failed_is_named_with_its_reason() -> None:
-    noted = replace(WON, numpy_s=None, numpy_note="in the NumPy baseline: MemoryError: 9 GB")
-    told = "50.00x the untuned kernel (50 ms), NumPy left out: in the NumPy baseline: MemoryError"
-    assert told in summary([noted])
+def test_a_result_without_a_race_is_not_compared() -> None:
+    assert summary([replace(WON, verdict=None)]).startswith(
+        "mm: 1 ms per call, not raced, verified against float64 loops\n"
+    )
 
 
 def test_an_answer_from_the_records_says_so() -> None:
@@ -75,7 +72,7 @@ def test_an_answer_from_the_records_says_so() -> None:
 
 def test_a_notebook_shows_a_table_and_names_are_escaped() -> None:
     html = Result((WON, LOST), 12.34, "trials")._repr_html_()
-    assert "<td>1 ms, 2000.0 GFLOP/s, verified</td>" in html
+    assert "<td>1 ms, 2000.0 GFLOP/s, 86 % of the arithmetic peak</td>" in html
     assert "&lt;x&gt;" in html
     assert "<x>" not in html
     assert "result.kernels[&quot;mm&quot;](...)" in html

@@ -36,6 +36,7 @@ from ansorpy.records.record import parts_to_json
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
+from ansorpy.verdict import verdict_of_race
 
 FIRST: Final = Raced(0.0, EFFECTIVE)  # the operations that a first answer executes are not known
 
@@ -166,12 +167,16 @@ def _manifest(
     needs = needed_features(kernel.source, target)
     return {
         **about(dag, kernel.buffers, record, target, needs),
-        **raced_fields(dag, record, race),
+        **raced_fields(dag, record, race, target.cores),
     }
 
 
-def raced_fields(dag: Dag, record: Record, race: Race) -> dict[str, Any]:
-    """Return the fields of the manifest of a kernel that was raced: times, checks, rivals."""
+def raced_fields(dag: Dag, record: Record, race: Race, threads: int) -> dict[str, Any]:
+    """Return the fields of the manifest of a kernel that was raced: times, checks, rivals.
+
+    Args:
+        threads: of each contestant.
+    """
     return {
         "winner": race.winner,
         "delivered": race.delivered,
@@ -191,6 +196,7 @@ def raced_fields(dag: Dag, record: Record, race: Race) -> dict[str, Any]:
         "numpy_s": _spread(race.numpy_s) if race.numpy_s else None,
         "numpy_note": race.numpy_note,
         **({"own": [_own(one, race.best_s) for one in race.own]} if race.own else {}),
+        "verdict": verdict_of_race(race, threads).as_object(),
         "trials": race.trials,
         "created_s": record.created_s,
     }

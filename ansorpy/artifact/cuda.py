@@ -175,7 +175,7 @@ def pack_raced(folder: Path, dag: Dag, program: Program, record: Record, target:
         BuildError: as `members` raises it.
     """
     assert record.race is not None, "only a raced record is timed"
-    fields = {"verified": "device", "timed": True, **raced_fields(dag, record, record.race)}
+    fields = {"verified": "device", "timed": True, **raced_fields(dag, record, record.race, 1)}
     made = members(dag, program, target)
     return _written(folder, dag, program, record, target, made, fields)
 

@@ -16,10 +16,15 @@ EFFECTIVE: Final = "effective GFLOP/s"
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Operations of a definition per second; `effective` if its kernel executes other ones."""
+    """Operations of a definition per second; `effective` if its kernel executes other ones.
+
+    `share` is the part of the measured peak of the cores that the executed operations reach; None
+    if the peak is not known, or is only a bound, as for 16 bits.
+    """
 
     flop_per_s: float
     effective: bool
+    share: float | None = None
 
     @property
     def unit(self) -> str:
@@ -28,7 +33,12 @@ class Rate:
 
     def __str__(self) -> str:
         """Return the figure for people: `116.7 GFLOP/s`, `210.4 effective GFLOP/s`."""
-        return f"{self.flop_per_s / 1e9:.1f} {self.unit}"
+        told = f"{self.flop_per_s / 1e9:.1f} {self.unit}"
+        return (
+            told
+            if self.share is None
+            else f"{told}, {100 * self.share:.0f} % of the arithmetic peak"
+        )
 
 
 def rate_of(dag: Dag, race: Race) -> Rate | None:
@@ -41,4 +51,13 @@ def rate_of(dag: Dag, race: Race) -> Rate | None:
     beyond = race.peak_flop_per_s and race.flop > SLACK * race.peak_flop_per_s * race.best_s
     if not flop or beyond:
         return None
-    return Rate(flop / race.best_s, race.flop != flop)
+    share = None
+    if race.peak_flop_per_s and race.flop and _is_float32(dag):
+        share = race.flop / race.best_s / race.peak_flop_per_s
+    return Rate(flop / race.best_s, race.flop != flop, share)
+
+
+def _is_float32(dag: Dag) -> bool:
+    """Return True if every value is float32, so that the peak is measured and no bound."""
+    dtypes = {dtype for node in dag.computes for dtype in node.dtypes}
+    return dtypes | {node.dtype for node in dag.placeholders} == {"float32"}

@@ -66,7 +66,7 @@ def without_weights(source: Path, path: Path, document: str) -> None:
         name: [part] for name, part in files.items() if name not in (WEIGHTS, SAMPLES, MANIFEST)
     }
     content[GRAPH] = [document.encode()]
-    told = {**_kept(facts), "tolerances": [0.0] * len(facts["outputs"]), ABSENT: absent}
+    told = {**kept(facts), "tolerances": [0.0] * len(facts["outputs"]), ABSENT: absent}
     with path.open("wb") as file:
         file.writelines(packed(content, told, BUNDLE))
 
@@ -100,7 +100,7 @@ def with_weights(
         for kind in ("inputs", "outputs")
     ]
     content[SAMPLES] = list(samples_file(tensors[0], tensors[1], self_test))
-    told = {name: value for name, value in _kept(facts).items() if name != ABSENT}
+    told = {name: value for name, value in kept(facts).items() if name != ABSENT}
     told |= {"tolerances": list(self_test.tolerances), **_named(facts, names)}
     told["verified_against"] = self_test.oracle
     with path.open("wb") as file:
@@ -123,7 +123,8 @@ def graph_text(facts: Mapping[str, Any], files: Files, place: str) -> str:
         raise PackageError(f"{place}: {GRAPH} is no text: {error}") from error
 
 
-def _kept(facts: Mapping[str, Any]) -> dict[str, Any]:
+def kept(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a manifest that do not come from packing."""
     return {name: value for name, value in facts.items() if name not in ("format", "files")}
 
 

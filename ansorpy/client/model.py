@@ -37,6 +37,7 @@ class TaskState:
     naive_s: float | None = None
     numpy_s: float | None = None
     numpy_note: str = ""
+    verdict: Mapping[str, Any] | None = None  # `sentence`, `level`, `ratio` and times of a race
     compile_s: float | None = None  # time to compile the kernel; a part of no other
     same_as: str = ""  # the equal task of the job that is tuned for both
     winner: str | None = None

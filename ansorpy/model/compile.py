@@ -19,12 +19,14 @@ from ansorpy.graph.wire.draw import with_drawn_weights
 from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.model.compilation import LEAST_SHARE, Compilation, Tune, tuning_request
 from ansorpy.model.events import Divided, ModelEvent, Recut
+from ansorpy.model.judge import compared
 from ansorpy.model.mend import mended
 from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks, tasks_of
 from ansorpy.records import RecordStore
 from ansorpy.sketch import derive
-from ansorpy.state.rule import Rule, Verdict
+from ansorpy.state.rule import Rule
+from ansorpy.state.rule import Verdict as RuleVerdict
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
@@ -37,6 +39,7 @@ from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.trust import is_trusted
 from ansorpy.tuner.tune import run
 from ansorpy.units import counted, duration
+from ansorpy.verdict import Verdict
 
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
 FUSES: Final = "FuseChain"  # name of the rule of chains
@@ -69,19 +72,32 @@ class ModelResult:
     forecast: Forecast | None = None
     recuts: tuple[Recut, ...] = ()
     explained_s: Mapping[str, float] = field(default_factory=dict)
+    verdict: Verdict | None = None
 
     def __str__(self) -> str:
-        """Return a summary for people."""
+        """Return four lines for people: verdict, latency, trials, bundle."""
         hosted = f", {counted(len(self.hosted), 'node')} by NumPy" if self.hosted else ""
-        return (
-            f"{self.bundle}: kernels take {duration(self.model_s)} per call;"
-            f" {counted(self.parts, 'call')} of {counted(len(self.tasks), 'kernel')}{hosted},"
-            f" {counted(self.trials, 'trial')}, {self.seconds:.0f} s"
-            f" ({self.stopped}); error {self.error:.1e} of the largest element, at most"
-            f" {self.bound:.1e}, verified against {self.reference}"
-            f"{'' if self.forecast is None else f'; {self.forecast}'}"
-            f"{''.join(f'; {one}' for one in self.recuts)}"
-        )
+        told = str(self.verdict) if self.verdict else f"verified against {self.reference}"
+        raced = self.verdict is not None and self.verdict.peer is not None
+        latency = f"{duration(self.verdict.ours_s)} (race); " if self.verdict and raced else ""
+        rows = {
+            "latency": f"{latency}kernels alone take {duration(self.model_s)}: "
+            f"{counted(self.parts, 'call')} of {counted(len(self.tasks), 'kernel')}{hosted}",
+            "trials": f"{self.trials} in {self.seconds:.0f} s (stopped: {self.stopped})",
+            "bundle": str(self.bundle),
+        }
+        lines = [f"  {name:9} {text}" for name, text in rows.items()]
+        return "\n".join([f"{self.bundle.stem}: {told}", *lines])
+
+    def explain(self) -> str:
+        """Return the reasons: the check, the outlook, and the tasks that were cut."""
+        rows = [
+            ("check", f"error {self.error:.1e} of the largest element, at most {self.bound:.1e};"
+             f" {self.reference}"),
+            *([] if self.forecast is None else [("outlook", str(self.forecast))]),
+            *(("cut", str(one)) for one in self.recuts),
+        ]  # fmt: skip
+        return "\n".join(f"  {name:9} {text}" for name, text in rows)
 
 
 def compiled(
@@ -155,6 +171,8 @@ def compiled(
                 told = work.written()
                 yield told
                 stopped, outlook = ended.stopped, work.outlook(ended)
+        if stopped != "interrupted":
+            told = yield from compared(work, told)
     return ModelResult(
         bundle=told.bundle,
         model_s=told.model_s,
@@ -170,6 +188,7 @@ def compiled(
         forecast=outlook,
         recuts=tuple(work.recuts),
         explained_s={dag.name: explained_s(dag, target) for dag in tasks.dags},
+        verdict=told.verdict,
     )
 
 
@@ -276,7 +295,7 @@ def fuses(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:
     except SpecError:
         return False
     return any(
-        trial.rule == FUSES and trial.verdict is not Verdict.SKIP
+        trial.rule == FUSES and trial.verdict is not RuleVerdict.SKIP
         for visit in found.visits
         for trial in visit.trials
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from ansorpy.events import Event
 from ansorpy.te.dag import Dag
 from ansorpy.units import duration
+from ansorpy.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class BundleWritten:
     """A bundle of the best kernels so far was verified and written.
 
     `error` is the largest difference to the reference as a share of the largest element, `bound`
-    the largest that is accepted.
+    the largest that is accepted. `verdict` is there if the bundle was raced and written anew.
     """
 
     bundle: Path
@@ -56,6 +57,14 @@ class BundleWritten:
     bound: float
     reference: str
     seconds: float  # age of the tuning
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """The last bundle is raced against the runtimes of these names."""
+
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +106,4 @@ class Cutting:
     dags: tuple[Dag, ...] = field(default=(), repr=False)
 
 
-ModelEvent = Event | Divided | ModelEstimate | BundleWritten | Cutting | Recut
+ModelEvent = Event | Divided | ModelEstimate | BundleWritten | Cutting | Recut | Comparing

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from ansorpy.events import FirstAnswer, Preflight, RoundDone, Started, Stopping
-from ansorpy.model.events import BundleWritten, Cutting, Divided, ModelEstimate, ModelEvent, Recut
+from ansorpy.model.events import (
+    BundleWritten,
+    Comparing,
+    Cutting,
+    Divided,
+    ModelEstimate,
+    ModelEvent,
+    Recut,
+)
 from ansorpy.progress import Painter, as_line, bar, is_painted
 from ansorpy.units import clock, counted, duration
 
@@ -65,10 +73,8 @@ class ModelTally:
                 return f"{task}: {duration(best_s)} as a first answer"
             case RoundDone(task=task, trials=trials):
                 self.phase, self.done[task] = "searching", trials
-            case BundleWritten():
-                self.phase = "ending" if self.asked else "opening the search"
-                self.written = True
-                return as_text(event)
+            case BundleWritten() | Comparing():
+                return self._ending(event, painted)
             case Preflight() | Recut():
                 return as_line(event) if isinstance(event, Preflight) else str(event)
             case Stopping():
@@ -79,6 +85,14 @@ class ModelTally:
             case _:
                 pass
         return ""
+
+    def _ending(self, event: BundleWritten | Comparing, painted: bool) -> str:
+        if isinstance(event, Comparing):
+            self.phase = f"racing {', '.join(event.names)}"
+            return "" if painted else self.phase
+        ending = self.asked or event.verdict is not None
+        self.phase, self.written = "ending" if ending else "opening the search", True
+        return "" if event.verdict is not None else as_text(event)  # the result tells the verdict
 
     def _estimated(self, event: ModelEstimate, painted: bool) -> str:
         self.model_s, self.answered = event.model_s, event.answered

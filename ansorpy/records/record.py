@@ -137,6 +137,7 @@ class Race:
     peak_flop_per_s: float = 0.0  # upper bound for all kernels of the task; 0.0: not known
     numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
     own: tuple[RacedOwn, ...] = ()  # kernels of the user's own
+    peers: tuple[RacedOwn, ...] = ()  # installed libraries
 
     @property
     def best_s(self) -> float:

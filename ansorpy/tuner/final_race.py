@@ -26,6 +26,7 @@ from ansorpy.tuner.ranking import NAIVE, Ranking, Winner
 from ansorpy.tuner.settle import race_of, record_of, settle
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.twins import renamed, schedule_of
+from ansorpy.verdict import verdict_of_race
 
 OUTCLASSED = 20.0  # times the best trial
 OUTCLASSED_S = 1.0
@@ -231,6 +232,7 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         rate=rate,
         candidate=(record.plan, record.row) if outcome.delivered == "tuned" else None,
         compile_s=record.compile_s,
+        verdict=verdict_of_race(outcome, task.target.cores),
     )
 
 

@@ -127,6 +127,13 @@ class TuneOptions:
     search: SearchName = SEARCHES.default
     space: SpaceName = SPACES.default
     measurer: MeasurerName = MEASURERS.default
+    race: Annotated[
+        bool,
+        Option(
+            "Compare the result with the libraries that are installed: PyTorch, ONNX Runtime,"
+            " OpenVINO. Their times decide nothing."
+        ),
+    ] = True
     cores: Annotated[
         int, Option("Threads of the kernel.", OptionLimits(least=1, most=MAX_CORES))
     ] = 1

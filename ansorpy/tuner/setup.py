@@ -233,6 +233,7 @@ class Context:
     deliveries: AnyDeliveries
     transfer: Transfer
     clock: Callable[[], float]
+    allow: tuple[str, ...] = ()  # rules that are used on request only
 
     @staticmethod
     def of(
@@ -249,7 +250,8 @@ class Context:
         transfer = Transfer(setup.experience, request.target, request.seed, taught)
         model = model or model_of(request, transfer.prior)
         deliveries = deliveries_of(request, setup, pools, budget)
-        return Context(setup, tasks, model, pools, budget, deliveries, transfer, clock)
+        allow = tuple(request.allow)
+        return Context(setup, tasks, model, pools, budget, deliveries, transfer, clock, allow)
 
     def openings(self, request: Request) -> dict[str, Opening]:
         """Return how to open the search space of each task."""

@@ -29,6 +29,7 @@ from ansorpy.tuner.contrast import contrast_of
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.plugged import told_parts
 from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.remedies import remedies_of
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.round import Laps, Round, append, bind, emit, evolve, measure, prebuild, update
 from ansorpy.tuner.search_state import SearchState
@@ -152,7 +153,13 @@ def reasoned(
         return result
     contrast = contrast_of(task, result, context.model)
     more = forecast.forecast_of(task, jobs)
-    return replace(result, suspects=suspects_of(task), contrast=contrast, forecast=more)
+    verdict = result.verdict
+    if verdict is not None:
+        steps = remedies_of([task.dag], context.allow, task.trials, task.seconds)
+        verdict = replace(verdict, remedies=steps)
+    return replace(
+        result, suspects=suspects_of(task), contrast=contrast, forecast=more, verdict=verdict
+    )
 
 
 def open_plans(context: Context, task: Task, limit: int = ALL_PLANS) -> Derived:

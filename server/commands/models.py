@@ -14,6 +14,7 @@ from ansorpy.server.commands.common import NOTHING_SURVIVED, WRONG_INPUT, stop, 
 if TYPE_CHECKING:
     from ansorpy.bundle.load import LoadedModel
     from ansorpy.model.race import Standing
+    from ansorpy.verdict import Verdict
 
 PEERS: Final = ("ort", "openvino", "torch", "inductor")
 OURS: Final = "ansorpy"
@@ -110,6 +111,7 @@ def bench(
     Each runtime has a process of its own, and all but one stand still.
     Exit codes: 0 done, 2 wrong input.
     """
+    from ansorpy.model.judge import name_of, verdict_of
     from ansorpy.model.race import Entry, race
 
     with wrong_input():
@@ -134,11 +136,14 @@ def bench(
         if found[0].failed:
             raise SpecError(f"cannot run {bundle} because of {found[0].failed}")
     rows = profiled(ours, seconds, found[0].median_s) if profile else []
+    verdict = verdict_of(tuple(found), tuple(map(name_of, asked)), threads, _oracle(ours))
     if as_json:
-        told = as_object(ours, threads, found) | ({"profile": rows} if profile else {})
+        told = as_object(ours, threads, found, verdict) | ({"profile": rows} if profile else {})
         typer.echo(json.dumps(told, indent=2))
         return
     typer.echo(as_table(ours, threads, found))
+    if asked:
+        typer.echo(str(verdict))
     if profile:
         typer.echo(as_profile(rows))
 
@@ -209,12 +214,20 @@ def range_of(array: Any) -> str:
     return f"from {low:.6g} to {high:.6g}"
 
 
-def as_object(model: "LoadedModel", threads: int, found: "Sequence[Standing]") -> dict[str, Any]:
+def _oracle(model: "LoadedModel") -> str:
+    """Return the program that a bundle was verified against, "" if it does not tell."""
+    return str(model.manifest.get("verified_against", "")).split(";")[0].split(" on ")[0]
+
+
+def as_object(
+    model: "LoadedModel", threads: int, found: "Sequence[Standing]", verdict: "Verdict"
+) -> dict[str, Any]:
     """Return the object that `bench --json` prints; times in seconds."""
     ours = found[0].median_s
     return {
         "model": model.name,
         "threads": threads,
+        "verdict": verdict.as_object(),
         "runtimes": [
             {
                 "name": one.runtime,
@@ -236,7 +249,7 @@ def as_table(model: "LoadedModel", threads: int, found: "Sequence[Standing]") ->
     plural = "" if threads == 1 else "s"
     lines = [
         f"{model.name}, {threads} thread{plural}; milliseconds per call",
-        f"{'':10} {'median':>9} {'least':>9} {'visits':>19} {'calls/s':>9} {'ratio':>6}  error",
+        f"{'':10} {'median':>9} {'least':>9} {'visits':>19} {'calls/s':>9} {'x ours':>6}  error",
     ]
     for one in found:
         if one.failed:

@@ -1,6 +1,7 @@
 """The tuning of a model file on the command line, and its explanation."""
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -41,10 +42,12 @@ def tune_model(
     out: Path,
     store: str,
     as_json: bool,
+    reasons: bool,
 ) -> None:
     """Tune a model and write its bundle; after an interrupt, tell if there is a bundle.
 
     Args:
+        reasons: print the explanation of the result, too.
         store: name of the store of records; "" for that of the settings.
 
     Raises:
@@ -59,7 +62,11 @@ def tune_model(
         raise typer.Exit(INTERRUPTED) from None
     except RunError as error:
         raise stop(error, NOTHING_SURVIVED) from error
-    typer.echo(json.dumps(as_object(result), indent=2) if as_json else str(result))
+    if as_json:
+        typer.echo(json.dumps(as_object(result), indent=2))
+    else:
+        step = f"next: ansorpy run {shlex.quote(str(result.bundle))}"
+        typer.echo("\n".join([str(result), *([result.explain()] if reasons else []), step]))
     if result.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
 
@@ -119,6 +126,7 @@ def as_object(result: "ModelResult") -> dict[str, Any]:
     """Return the object that `tune --json` prints for a model."""
     return {
         "bundle": str(result.bundle),
+        "verdict": None if result.verdict is None else result.verdict.as_object(),
         "kernels_s": result.model_s,
         "error": result.error,
         "bound": result.bound,

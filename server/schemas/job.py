@@ -126,6 +126,34 @@ def _broken(rule: str, place: str, expected: str) -> PydanticCustomError:
     return PydanticCustomError(rule, "{expected}", {"place": place, "expected": expected})
 
 
+class PeerReply(Wire):
+    """A library in a race; `seconds` per call, null with the reason in `note`."""
+
+    name: str
+    seconds: float | None = None
+    note: str = ""
+    alike: bool = Field(default=False, description="Its samples and ours overlap.")
+
+
+class VerdictReply(Wire):
+    """A result beside the libraries that its user would use instead; times in seconds."""
+
+    sentence: str
+    level: Literal["green", "amber", "none"] = Field(
+        description="green: faster than all; amber: a library is faster, or the machine was busy;"
+        " none: equal, or not compared."
+    )
+    ratio: float | None = Field(description="Time of the fastest library over ours.")
+    ours_s: float
+    peer: str | None = Field(description="The fastest library; null without a race.")
+    peer_s: float | None
+    peers: list[PeerReply]
+    threads: int
+    oracle: str = Field(description="Program that the outputs were checked against.")
+    slowdown: float = Field(description="Of the machine during the race; 1 if it was quiet.")
+    remedies: list[str] = Field(description="Steps that may make the result faster.")
+
+
 class TaskReply(Wire):
     """Progress and result of one task; times in seconds."""
 
@@ -148,6 +176,7 @@ class TaskReply(Wire):
     naive_s: float | None = None
     numpy_s: float | None = None
     numpy_note: str = Field(default="", description="Reason why NumPy is not part of the race.")
+    verdict: VerdictReply | None = Field(default=None, description="Null until the final race.")
     compile_s: float | None = Field(
         default=None,
         description="Time of the compilation of the delivered kernel.py at its first call, or of"
@@ -248,6 +277,9 @@ class ModelProgress(Wire):
     )
     tasks: list[ModelTaskProgress] = Field(default_factory=list)
     bundle: BundleReply | None = None
+    verdict: VerdictReply | None = Field(
+        default=None, description="Of the last bundle, once the job has ended."
+    )
 
 
 class NetworkReply(Wire):

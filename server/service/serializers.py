@@ -36,7 +36,7 @@ SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters
 RESULT_FIELDS: Final = (
     "best_s", "baseline_s", "naive_s", "numpy_s", "numpy_note", "same_as", "winner", "verified",
-    "flop", "flop_per_s", "effective", "estimated", "compile_s",
+    "flop", "flop_per_s", "effective", "estimated", "compile_s", "verdict",
 )  # fmt: skip
 
 
@@ -172,6 +172,7 @@ def model_reply(
             for seconds, trials, latency_s in told["history"]
         ],
         forecast=forecast_reply(told.get("forecast")),
+        verdict=told.get("verdict"),
         tasks=model_tasks(facts, known, row.state),
         bundle=None
         if bundle is None

@@ -317,9 +317,11 @@ def wire_of(result: TaskResult) -> Mapping[str, Any]:
     fields = asdict(replace(result, library=None))  # the package has the library
     for name in ("key", "examples", "from_store", "rate", "estimate", "suspects", "candidate"):
         del fields[name]
-    for name in ("contrast", "forecast"):
+    for name in ("contrast", "forecast", "verdict"):
         if fields[name] is None:
             del fields[name]
+    if result.verdict is not None:
+        fields["verdict"] = result.verdict.as_object()
     if not result.estimated:
         del fields["estimated"]  # results of earlier versions have none
     rate = result.rate

@@ -189,9 +189,12 @@ class ModelJournal(SqlStore):
             count = {"trials": facts.get("trials", 0), "failures": facts.get("failures", {})}
             results.append({**wire_of(result), **count})
         row.best_s, row.seconds_done = end.model_s, self.spent_s
+        told: dict[str, Any] = {}
         if end.forecast is not None:
-            told = {"forecast": asdict(end.forecast)}
-            row.model_facts = _json({**json.loads(row.model_facts), **told})
+            told["forecast"] = asdict(end.forecast)
+        if end.verdict is not None:
+            told["verdict"] = end.verdict.as_object()
+        row.model_facts = _json({**json.loads(row.model_facts), **told})
         newest = select(BundleRow.seq).where(BundleRow.job_id == row.id)
         newest = newest.order_by(BundleRow.seq.desc()).limit(1)
         last = BundleRow.seq == newest.scalar_subquery()

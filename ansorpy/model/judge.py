@@ -1,0 +1,159 @@
+"""The race of a written bundle against the runtimes that are installed, and its verdict."""
+
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from math import inf
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from ansorpy.bundle.amend import amend
+from ansorpy.bundle.load import load_model
+from ansorpy.errors import PackageError, RunError
+from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores
+from ansorpy.model.compilation import Compilation
+from ansorpy.model.contestant import MIN_CALLS, WARM_CALLS
+from ansorpy.model.events import BundleWritten, Comparing, ModelEvent
+from ansorpy.model.race import ROUNDS, Entry, Standing, race
+from ansorpy.tuner.remedies import remedies_of
+from ansorpy.verdict import PEERS, Peer, Verdict, peer_of
+
+PACKAGES: Final[Mapping[str, str]] = {  # of the runtimes that race
+    "ort": "onnxruntime", "openvino": "openvino", "torch": "torch", "inductor": "torch",
+}  # fmt: skip
+FILED: Final = ("ort", "openvino")  # runtimes that take a model's file
+TIMING_S: Final = 2.0  # seconds of timing per contestant, at least
+OPENING_S: Final = 3.0  # to start a contestant and run it once: 1 to 4 s seen
+LEAST_ROUNDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """The runtimes that can run a model's file on this machine, or why there is no race."""
+
+    entries: tuple[Entry, ...]
+    names: tuple[str, ...]  # with versions, in the order of the entries
+    missing: str = ""
+
+    def seconds(self, call_s: float, rounds: int = ROUNDS) -> float:
+        """Return about how long a race takes.
+
+        Args:
+            call_s: seconds of a call of a contestant.
+        """
+        turns_s = max(TIMING_S, rounds * (MIN_CALLS + WARM_CALLS) * call_s)
+        return (len(self.entries) + 1) * (OPENING_S + turns_s) if self.entries else 0.0
+
+
+def rivals_of(file: Path | None, wanted: bool = True) -> Rivals:
+    """Return the installed runtimes that can run a model's file.
+
+    Args:
+        file: the ONNX model; None if there is none here.
+        wanted: False if no race was asked for.
+    """
+    if not wanted:
+        return Rivals((), (), "no race was asked for")
+    if file is None:
+        return Rivals((), (), "there is no ONNX file that another runtime could run")
+    found = [runtime for runtime in FILED if find_spec(PACKAGES[runtime]) is not None]
+    return Rivals(tuple(Entry(one, file) for one in found), tuple(map(name_of, found)))
+
+
+def name_of(runtime: str) -> str:
+    """Return the name of a runtime for people, with its version: `ONNX Runtime 1.32.0`."""
+    package = PACKAGES[runtime]
+    if find_spec(package) is None:
+        return PEERS[package]
+    compiled = " with torch.compile" if runtime == "inductor" else ""
+    return f"{PEERS[package]} {version(package)}{compiled}"
+
+
+def compared(work: Compilation, told: BundleWritten) -> Generator[ModelEvent, None, BundleWritten]:
+    """Race the last bundle against the installed runtimes; return it with its verdict.
+
+    After a race the bundle is written anew, with the verdict in its manifest.
+    """
+    asked, ref = work.request, work.reference
+    assert ref is not None, "a bundle was written"
+    options, spent_s = asked.options, work.clock() - work.begin_s
+    rivals = rivals_of(None if asked.document is not None else asked.file, options.race)
+    if rivals.entries:
+        yield Comparing(rivals.names)
+    left_s = inf if options.seconds is None else options.seconds - spent_s
+    steps = remedies_of(work.tasks.dags, options.allow, work.trials, spent_s)
+    cores, oracle = asked.target.cores, ref.source
+    verdict = judged(told.bundle, rivals, cores, oracle, told.model_s, left_s, steps)
+    told = replace(told, verdict=verdict, seconds=work.clock() - work.begin_s)
+    if verdict.peer is not None:
+        amend(told.bundle, {"verdict": verdict.as_object()})
+        yield told
+    return told
+
+
+def judged(
+    bundle: Path,
+    rivals: Rivals,
+    threads: int,
+    oracle: str,
+    call_s: float,
+    left_s: float,
+    remedies: tuple[str, ...] = (),
+) -> Verdict:
+    """Race a bundle, in turns on the cores that kernels are timed on; return the verdict.
+
+    Args:
+        oracle: program that the outputs of the bundle were checked against.
+        call_s: the sum of the times of its kernels, the figure of a verdict without a race.
+        left_s: seconds that the race may take; if they are too few, there is none.
+        remedies: steps that may make the bundle faster.
+    """
+
+    def without(reason: str) -> Verdict:
+        return Verdict("bundle", call_s, (), threads, oracle, remedies, missing=reason)
+
+    if rivals.missing or not rivals.entries:
+        return without(rivals.missing)
+    rounds = ROUNDS if rivals.seconds(call_s) <= left_s else LEAST_ROUNDS
+    need_s = rivals.seconds(call_s, rounds)
+    if need_s > left_s:
+        return without(f"a race takes about {need_s:.0f} s, and {max(left_s, 0.0):.0f} s were left")
+    try:
+        with load_model(bundle, threads=threads) as model:
+            inputs = {**model.sample(), **model.bound()}
+    except PackageError as error:
+        raise RunError(str(error)) from error
+    cores = slot_cores(threads)
+    with ExitStack() as stack:
+        stack.enter_context(exclusive(cores, lock_folder()))
+        entries = [Entry("ansorpy", bundle), *rivals.entries]
+        seconds = max(TIMING_S, rounds * MIN_CALLS * call_s)
+        found = race(entries, inputs, threads, seconds, rounds)
+    if found[0].failed:
+        return without(f"the bundle left the race ({found[0].failed})")
+    return verdict_of(found, rivals.names, threads, oracle, remedies)
+
+
+def verdict_of(
+    standings: tuple[Standing, ...],
+    names: tuple[str, ...],
+    threads: int,
+    oracle: str,
+    remedies: tuple[str, ...] = (),
+) -> Verdict:
+    """Return the verdict on the first contestant of a race.
+
+    Args:
+        names: of the other contestants, in order.
+    """
+    ours, *others = standings
+    peers = tuple(
+        Peer(name, None, one.failed)
+        if one.failed
+        else peer_of(name, ours.visits_s, one.visits_s, one.median_s)
+        for name, one in zip(names, others, strict=True)
+    )
+    return Verdict("bundle", median(ours.visits_s), peers, threads, oracle, remedies)
