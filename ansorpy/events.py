@@ -49,6 +49,13 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Crowded:
+    """Other work crowds the machine at the start of a tuning; `warning` says so to people."""
+
+    warning: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plugged:
     """A part of the tuning that is not the default one: its option, name and package.
 
@@ -419,7 +426,7 @@ class Finished:
 
 
 Event = (
-    Started | Plugged | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer | BaselineTimed
-    | Preflight | RoundDone | Improved | Delivered | Stopping | Racing | Emulating | TaskDone
-    | Finished
+    Started | Crowded | Plugged | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer
+    | BaselineTimed | Preflight | RoundDone | Improved | Delivered | Stopping | Racing | Emulating
+    | TaskDone | Finished
 )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Final, TextIO, TypeVar
 
 from ansorpy.events import (
     BaselineTimed,
+    Crowded,
     Delivered,
     Derived,
     Emulating,
@@ -265,6 +266,8 @@ def as_line(event: Event) -> str:
             names = ", ".join(tasks)
             equal = "".join(f"; {twin} equals {task}" for twin, task in twins.items())
             return f"tuning {names}: {trials} trials, {sum(known)} records known{equal}"
+        case Crowded(warning=warning):
+            return f"warning: {warning}"
         case Derived():
             return _of_space(event)
         case Seeded(task=task, programs=programs, reasons=reasons):

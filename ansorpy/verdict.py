@@ -191,4 +191,4 @@ def verdict_of_race(race: Race, threads: int) -> Verdict:
         peer_of(name, race.delivered_s, times_s, min(times_s, default=0.0), note)
         for name, times_s, note in rivals
     )
-    return Verdict("kernel", race.best_s, peers, threads, FLOAT64)
+    return Verdict("kernel", race.best_s, peers, threads, FLOAT64, slowdown=race.slowdown)

@@ -7,7 +7,6 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 from ansorpy.bundle.amend import amend
@@ -156,4 +155,5 @@ def verdict_of(
         else peer_of(name, ours.visits_s, one.visits_s, one.median_s)
         for name, one in zip(names, others, strict=True)
     )
-    return Verdict("bundle", median(ours.visits_s), peers, threads, oracle, remedies)
+    slow = max(one.slowdown for one in standings)
+    return Verdict("bundle", ours.median_s, peers, threads, oracle, remedies, slow)

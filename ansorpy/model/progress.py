@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from ansorpy.events import FirstAnswer, Preflight, RoundDone, Started, Stopping
+from ansorpy.events import Crowded, FirstAnswer, Preflight, RoundDone, Started, Stopping
 from ansorpy.model.events import (
     BundleWritten,
     Comparing,
@@ -75,8 +75,8 @@ class ModelTally:
                 self.phase, self.done[task] = "searching", trials
             case BundleWritten() | Comparing():
                 return self._ending(event, painted)
-            case Preflight() | Recut():
-                return as_line(event) if isinstance(event, Preflight) else str(event)
+            case Preflight() | Crowded() | Recut():
+                return str(event) if isinstance(event, Recut) else as_line(event)
             case Stopping():
                 self.phase = "stopping"
                 if not self.written:

@@ -7,6 +7,7 @@ order. The figure of a contestant is the median over its visits of the median ca
 
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ import numpy as np
 
 from ansorpy.artifact.harness import widened
 from ansorpy.graph.graph import Array
+from ansorpy.measure.other_work import busy_s, process_s, slowdown
 from ansorpy.measure.timing.turn_process import TurnProcess
+from ansorpy.measure.workers.cores import slot_cores
 
 PREPARE_S: Final = 600.0  # seconds; torch.compile takes minutes for a large model
 VISIT_S: Final = 60.0  # seconds beyond the length of a visit until it counts as hung
@@ -40,7 +43,7 @@ class Standing:
 
     `visits_s` has the median call of each visit, `least_s` the fastest call of all. `error` is the
     largest distance to the first contestant, as a share of its largest element. `failed` is the
-    reason of a contestant without times.
+    reason of a contestant without times. `slowdown` is that of the machine by work of others.
     """
 
     runtime: str
@@ -49,6 +52,7 @@ class Standing:
     calls: int = 0
     error: float | None = None
     failed: str = ""
+    slowdown: float = 1.0
 
     @property
     def median_s(self) -> float:
@@ -86,17 +90,23 @@ def race(
             with np.load(folder / f"{number}.npz", allow_pickle=False) as file:
                 outputs[number] = [file[name] for name in file.files]
         times: dict[int, list[list[float]]] = {number: [] for number in running}
+        slow: dict[int, list[float]] = {number: [] for number in running}
+        cores = slot_cores(threads)
         for turn in range(rounds):
             order = list(running) if turn % 2 == 0 else list(reversed(running))
             for number in order:
                 process, visit_s = running[number], seconds / rounds
+                begin_s, before_s = time.monotonic(), busy_s(cores) - process_s(process.pid)
                 answer = process.ask({"do": "visit", "seconds": visit_s}, visit_s + VISIT_S)
+                others_s = busy_s(cores) - process_s(process.pid) - before_s
+                wall_s = time.monotonic() - begin_s
                 process.pause()
                 if "failed" in answer:
                     failed[number] = answer["failed"]
                     del running[number]
                 else:
                     times[number].append(answer["times_s"])
+                    slow[number].append(slowdown(others_s, len(cores), wall_s))
     return tuple(
         Standing(entry.runtime, failed=failed[number])
         if number in failed
@@ -106,6 +116,7 @@ def race(
             min(min(one) for one in times[number]),
             sum(map(len, times[number])),
             distance(outputs[number], outputs[0]) if 0 in outputs else None,
+            slowdown=median(slow[number]),
         )
         for number, entry in enumerate(entries)
     )

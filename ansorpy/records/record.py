@@ -138,6 +138,7 @@ class Race:
     numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
     own: tuple[RacedOwn, ...] = ()  # kernels of the user's own
     peers: tuple[RacedOwn, ...] = ()  # installed libraries
+    slowdown: float = 1.0  # of the machine: times of finalists over their costs in trials
 
     @property
     def best_s(self) -> float:
@@ -280,8 +281,11 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _race_to_json(race: Race) -> dict[str, Any]:
-    fields = _fields(race) | {"own": [_fields(one) for one in race.own]}
-    for name in ("flop", "peak_flop_per_s", "numpy_note", "own"):
+    guests = {name: [_fields(one) for one in getattr(race, name)] for name in ("own", "peers")}
+    fields = _fields(race) | guests
+    for name in ("flop", "peak_flop_per_s", "numpy_note", *guests):
         if not fields[name]:
             del fields[name]  # older records have none, and keep their ids
+    if race.slowdown == 1.0:
+        del fields["slowdown"]  # likewise
     return fields

@@ -10,6 +10,7 @@ import numpy as np
 
 from ansorpy.cost.model import CostModel
 from ansorpy.events import (
+    Crowded,
     Derived,
     Event,
     Finished,
@@ -19,6 +20,7 @@ from ansorpy.events import (
     TaskResult,
     TimeSpent,
 )
+from ansorpy.measure.other_work import crowd
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.plan.choices import ALL_PLANS
 from ansorpy.records import RecordStore
@@ -33,7 +35,7 @@ from ansorpy.tuner.remedies import remedies_of
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.round import Laps, Round, append, bind, emit, evolve, measure, prebuild, update
 from ansorpy.tuner.search_state import SearchState
-from ansorpy.tuner.setup import Context, Opening, local_pools, prepare
+from ansorpy.tuner.setup import Context, Opening, Setup, local_pools, prepare
 from ansorpy.tuner.suspects import suspects_of
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.twins import each_result
@@ -68,8 +70,7 @@ def run(
     """
     open_pools = pools or local_pools(request)
     setup = prepare(request, rules, store, out, clock, journal, experience)
-    yield setup.started(request)
-    yield from told_parts(request, setup.tasks[0].strategy)
+    yield from started(request, setup)
     results = setup.stored_results()
     tasks = tuple(task for task in setup.tasks if results[task.name] is None)
     stopped: Stopped = "trials" if tasks else "store"
@@ -106,6 +107,14 @@ def run(
     last = Finished(done, clock() - setup.begin_s, stopped, networks)
     yield last
     return last
+
+
+def started(request: Request, setup: Setup) -> Iterator[Event]:
+    """Tell the tasks, a busy machine, and the parts that are chosen by name."""
+    yield setup.started(request)
+    if warning := crowd():
+        yield Crowded(warning)
+    yield from told_parts(request, setup.tasks[0].strategy)
 
 
 def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterator[Event]:

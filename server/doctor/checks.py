@@ -16,6 +16,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("python", lambda settings: machine.python()),
     ("packages", lambda settings: machine.packages()),
     ("target", lambda settings: machine.processor()),
+    ("load", lambda settings: machine.load()),
     ("instructions", lambda settings: machine.instructions()),
     ("rules", machine.rules),
     ("openmp", lambda settings: machine.openmp()),

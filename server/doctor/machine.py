@@ -1,5 +1,6 @@
 """Checks of programs, libraries and the processor."""
 
+import os
 import platform
 import shutil
 import sys
@@ -12,6 +13,7 @@ from typing import Final
 from ansorpy.codegen.link import LINKERS
 from ansorpy.errors import SpecError
 from ansorpy.measure.host import local_target
+from ansorpy.measure.other_work import crowd
 from ansorpy.records import target_digest
 from ansorpy.rewrites.capabilities import capabilities
 from ansorpy.server.doctor.finding import Finding
@@ -45,6 +47,14 @@ def processor() -> Finding:
         f"{target_digest(target)}: {target.cpu}, {target.vector_bits}-bit vectors, {sizes},"
         f" {target.cores} cores",
     )  # fmt: skip
+
+
+def load() -> Finding:
+    """Look if other work crowds this machine, so that times are too long."""
+    warning = crowd()
+    average = os.getloadavg()[0]
+    calm = f"load {average:.1f} on {os.cpu_count()} cores"
+    return Finding("load", "note" if warning else "ok", warning or calm)
 
 
 def instructions() -> Finding:
