@@ -10,7 +10,7 @@ from ansorpy.codegen.exported_types import Library
 from ansorpy.measure.outcome import Estimated
 from ansorpy.records import RacedOwn, copies_of, items_per_s
 from ansorpy.units import duration
-from ansorpy.verdict import Verdict
+from ansorpy.verdict import Judgment
 
 # The reason for the end of a search: a budget, the target latency, too small a recent gain, no task
 # with an expected gain, Ctrl-C, or an answer from the store.
@@ -375,7 +375,7 @@ class TaskResult:
     estimated: bool = False  # trials were estimates (ADR-0143): no time, no race, no rate
     estimate: Estimated | None = None  # estimate of the delivered kernel, if not timed
     same_as: str = ""  # the equal task that was tuned; trials, time and failures are counted there
-    verdict: Verdict | None = None
+    verdict: Judgment | None = None
     library: Library | None = field(default=None, compare=False, repr=False)
     # Plan as text and row of the delivered candidate; None for the untuned kernel.
     candidate: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)

@@ -140,7 +140,7 @@ def rows_of(result: TaskResult) -> dict[str, str]:
 
 
 def reasons_of(result: TaskResult) -> dict[str, str]:
-    """Return what explains the result of a task, by name; "-" for what is missing."""
+    """Return the reasons for the result of a task by name; "-" for a missing one."""
     return {
         "untuned": _untuned(result),
         "runner-up": _runner_up(result.contrast),
@@ -186,7 +186,7 @@ def _estimate(found: Estimated) -> str:
 
 
 def _untuned(result: TaskResult) -> str:
-    """Return the time of the naive loops, which nobody uses, beside ours."""
+    """Return the time of the naive loops beside ours."""
     if result.naive_s is None or result.best_s is None:
         return "-"
     ratio = result.naive_s / result.best_s

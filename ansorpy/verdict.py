@@ -40,7 +40,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgment:
     """A result beside the libraries that its user would use instead.
 
     Args:
@@ -178,7 +178,7 @@ def _middle(samples: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def verdict_of_race(race: Race, threads: int) -> Verdict:
+def verdict_of_race(race: Race, threads: int) -> Judgment:
     """Return the verdict on a kernel from its final race; the figures are the fastest samples.
 
     Kernels of the user's own count as peers.
@@ -191,4 +191,4 @@ def verdict_of_race(race: Race, threads: int) -> Verdict:
         peer_of(name, race.delivered_s, times_s, min(times_s, default=0.0), note)
         for name, times_s, note in rivals
     )
-    return Verdict("kernel", race.best_s, peers, threads, FLOAT64, slowdown=race.slowdown)
+    return Judgment("kernel", race.best_s, peers, threads, FLOAT64, slowdown=race.slowdown)

@@ -11,9 +11,9 @@ import pytest
 from ansorpy.artifact.rate import Rate
 from ansorpy.events import TaskResult
 from ansorpy.result import Result, explanation, shell_step, summary
-from ansorpy.verdict import Peer, Verdict
+from ansorpy.verdict import Judgment, Peer
 
-FASTER = Verdict("kernel", 1e-3, (Peer("NumPy", 2e-3),), 1, "float64 loops")
+FASTER = Judgment("kernel", 1e-3, (Peer("NumPy", 2e-3),), 1, "float64 loops")
 WON = TaskResult(
     name="mm", key="k", best_s=1e-3, baseline_s=2e-3, trials=64, seconds=3.0, verified=True,
     winner="tuned", kernel=Path("kernels/mm-1.zip"), rate=Rate(2e12, False, 0.86), naive_s=50e-3,

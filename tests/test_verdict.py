@@ -6,10 +6,10 @@ import pytest
 
 from ansorpy import verdict as module
 from ansorpy.records import Race, RacedOwn
-from ansorpy.verdict import Peer, Verdict, alike, peer_of, verdict_of_race
+from ansorpy.verdict import Judgment, Peer, alike, peer_of, verdict_of_race
 
 ORT = Peer("ONNX Runtime 1.32.0", 58.3e-6)
-BASE = Verdict("bundle", 48.1e-6, (ORT,), 1, "ONNX Runtime 1.32.0", ("search longer",))
+BASE = Judgment("bundle", 48.1e-6, (ORT,), 1, "ONNX Runtime 1.32.0", ("search longer",))
 
 
 def test_a_faster_result_says_by_how_much_than_whom() -> None:
@@ -20,7 +20,7 @@ def test_a_faster_result_says_by_how_much_than_whom() -> None:
     assert (BASE.level, BASE.peer) == ("green", ORT)
 
 
-def test_a_slower_result_says_what_to_keep_and_what_to_try() -> None:
+def test_a_slower_result_says_whether_to_keep_the_library() -> None:
     slower = replace(BASE, ours_s=82e-6, threads=2)
     assert str(slower) == (
         "ONNX Runtime 1.32.0 is 1.41x faster than this bundle (82 us against 58.3 us, 2 threads),"
@@ -41,7 +41,7 @@ def test_times_within_the_spread_are_alike() -> None:
     assert same.level == "none"
 
 
-def test_a_busy_machine_is_amber_whoever_won() -> None:
+def test_a_busy_machine_is_amber_for_any_winner() -> None:
     busy = replace(BASE, slowdown=2.7)
     assert busy.level == "amber"
     assert str(busy).endswith("; the machine was busy (2.7 times as slow as usual): run it again")

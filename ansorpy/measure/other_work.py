@@ -12,7 +12,7 @@ STAT: Final = Path("/proc/stat")
 LOADS: Final = Path("/proc/loadavg")
 TICKS: Final = os.sysconf("SC_CLK_TCK")  # per second
 IDLE: Final = (3, 4)  # fields of a line of /proc/stat: idle, and waiting for a disk
-FIELDS: Final = 8  # of them: user, nice, system, idle, iowait, irq, softirq, steal
+FIELDS: Final = 8  # user, nice, system, idle, iowait, irq, softirq, steal
 CROWDED: Final = 0.75  # processes that want to run, per core, from which on a machine is busy
 MOST: Final = 0.95  # share of others above which a slowdown is a guess
 

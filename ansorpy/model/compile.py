@@ -25,8 +25,7 @@ from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks, tasks_of
 from ansorpy.records import RecordStore
 from ansorpy.sketch import derive
-from ansorpy.state.rule import Rule
-from ansorpy.state.rule import Verdict as RuleVerdict
+from ansorpy.state.rule import Rule, Verdict
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
@@ -39,7 +38,7 @@ from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.trust import is_trusted
 from ansorpy.tuner.tune import run
 from ansorpy.units import counted, duration
-from ansorpy.verdict import Verdict
+from ansorpy.verdict import Judgment
 
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
 FUSES: Final = "FuseChain"  # name of the rule of chains
@@ -72,7 +71,7 @@ class ModelResult:
     forecast: Forecast | None = None
     recuts: tuple[Recut, ...] = ()
     explained_s: Mapping[str, float] = field(default_factory=dict)
-    verdict: Verdict | None = None
+    verdict: Judgment | None = None
 
     def __str__(self) -> str:
         """Return four lines for people: verdict, latency, trials, bundle."""
@@ -295,7 +294,7 @@ def fuses(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:
     except SpecError:
         return False
     return any(
-        trial.rule == FUSES and trial.verdict is not RuleVerdict.SKIP
+        trial.rule == FUSES and trial.verdict is not Verdict.SKIP
         for visit in found.visits
         for trial in visit.trials
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from ansorpy.events import Event
 from ansorpy.te.dag import Dag
 from ansorpy.units import duration
-from ansorpy.verdict import Verdict
+from ansorpy.verdict import Judgment
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BundleWritten:
     bound: float
     reference: str
     seconds: float  # age of the tuning
-    verdict: Verdict | None = None
+    verdict: Judgment | None = None
 
 
 @dataclass(frozen=True, slots=True)

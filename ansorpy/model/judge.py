@@ -18,9 +18,9 @@ from ansorpy.model.contestant import MIN_CALLS, WARM_CALLS
 from ansorpy.model.events import BundleWritten, Comparing, ModelEvent
 from ansorpy.model.race import ROUNDS, Entry, Standing, race
 from ansorpy.tuner.remedies import remedies_of
-from ansorpy.verdict import PEERS, Peer, Verdict, peer_of
+from ansorpy.verdict import PEERS, Judgment, Peer, peer_of
 
-PACKAGES: Final[Mapping[str, str]] = {  # of the runtimes that race
+PACKAGES: Final[Mapping[str, str]] = {  # package of each runtime
     "ort": "onnxruntime", "openvino": "openvino", "torch": "torch", "inductor": "torch",
 }  # fmt: skip
 FILED: Final = ("ort", "openvino")  # runtimes that take a model's file
@@ -101,7 +101,7 @@ def judged(
     call_s: float,
     left_s: float,
     remedies: tuple[str, ...] = (),
-) -> Verdict:
+) -> Judgment:
     """Race a bundle, in turns on the cores that kernels are timed on; return the verdict.
 
     Args:
@@ -111,8 +111,8 @@ def judged(
         remedies: steps that may make the bundle faster.
     """
 
-    def without(reason: str) -> Verdict:
-        return Verdict("bundle", call_s, (), threads, oracle, remedies, missing=reason)
+    def without(reason: str) -> Judgment:
+        return Judgment("bundle", call_s, (), threads, oracle, remedies, missing=reason)
 
     if rivals.missing or not rivals.entries:
         return without(rivals.missing)
@@ -142,7 +142,7 @@ def verdict_of(
     threads: int,
     oracle: str,
     remedies: tuple[str, ...] = (),
-) -> Verdict:
+) -> Judgment:
     """Return the verdict on the first contestant of a race.
 
     Args:
@@ -156,4 +156,4 @@ def verdict_of(
         for name, one in zip(names, others, strict=True)
     )
     slow = max(one.slowdown for one in standings)
-    return Verdict("bundle", ours.median_s, peers, threads, oracle, remedies, slow)
+    return Judgment("bundle", ours.median_s, peers, threads, oracle, remedies, slow)

@@ -138,7 +138,7 @@ class Race:
     numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
     own: tuple[RacedOwn, ...] = ()  # kernels of the user's own
     peers: tuple[RacedOwn, ...] = ()  # installed libraries
-    slowdown: float = 1.0  # of the machine: times of finalists over their costs in trials
+    slowdown: float = 1.0  # median of the times of finalists over their costs in trials
 
     @property
     def best_s(self) -> float:

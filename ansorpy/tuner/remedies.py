@@ -1,4 +1,4 @@
-"""Steps that may make a result faster, for the verdict on one that is slower than a library."""
+"""Steps that may make a result faster, for the verdict on a result that a library beats."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,7 +9,7 @@ from ansorpy.units import clock
 
 WINOGRAD: Final = ("winograd2", "winograd4")
 MORE: Final = 4  # times the trials so far
-TRIALS: Final = 64  # of a task, if there was no trial
+TRIALS: Final = 64  # trials of each task, if there was none
 TRIAL_S: Final = 0.35  # seconds of a trial, if none was seen: an estimate
 
 

@@ -14,7 +14,7 @@ from ansorpy.server.commands.common import NOTHING_SURVIVED, WRONG_INPUT, stop, 
 if TYPE_CHECKING:
     from ansorpy.bundle.load import LoadedModel
     from ansorpy.model.race import Standing
-    from ansorpy.verdict import Verdict
+    from ansorpy.verdict import Judgment
 
 PEERS: Final = ("ort", "openvino", "torch", "inductor")
 OURS: Final = "ansorpy"
@@ -220,7 +220,7 @@ def _oracle(model: "LoadedModel") -> str:
 
 
 def as_object(
-    model: "LoadedModel", threads: int, found: "Sequence[Standing]", verdict: "Verdict"
+    model: "LoadedModel", threads: int, found: "Sequence[Standing]", verdict: "Judgment"
 ) -> dict[str, Any]:
     """Return the object that `bench --json` prints; times in seconds."""
     ours = found[0].median_s

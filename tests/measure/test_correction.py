@@ -1,4 +1,4 @@
-"""Comparison of rankings: by cost corrected with the reference kernel, and by measured time.
+"""Judgment of rankings: by cost corrected with the reference kernel, and by measured time.
 
 A machine made up, with seeded noise: no clock is read. Source: docs/adr/0089.
 """

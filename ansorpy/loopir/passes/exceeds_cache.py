@@ -1,4 +1,4 @@
-"""Comparison of the size of a buffer with that of a cache."""
+"""Judgment of the size of a buffer with that of a cache."""
 
 from ansorpy.loopir.nodes import Buffer
 
