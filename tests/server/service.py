@@ -25,15 +25,17 @@ from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.tuner.trust import versions
+from ansorpy.verdict import Judgment, Peer
 from tests.artifact.test_pack import packed
 from tests.importers.hostile import VALID
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 PROGRESS = {"mm": {"trials": 16, "best_s": 1e-3, "failures": {"wrong": 1}, "sketches": 3}}
+SLOWER = Judgment("kernel", 1e-3, (Peer("NumPy", 5e-4),), 1, "float64 loops", ("search longer",))
 RESULT: Mapping[str, Any] = {
     "name": "mm", "best_s": 1e-3, "baseline_s": 2e-3, "naive_s": 2e-3, "numpy_s": None,
     "trials": 16, "seconds": 1.5, "verified": True, "winner": "tuned", "flop": 240,
-    "failures": {"wrong": 1}, "kernel": True,
+    "failures": {"wrong": 1}, "kernel": True, "verdict": SLOWER.as_object(),
 }  # fmt: skip
 
 

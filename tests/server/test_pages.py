@@ -29,7 +29,7 @@ from ansorpy.server.service.charts import COLUMNS
 from ansorpy.server.web.filters import latency, span
 from ansorpy.target import Target
 from tests.server.onnx_models import small
-from tests.server.service import MM, Service, package, service
+from tests.server.service import MM, SLOWER, Service, package, service
 
 TARGET = Target(vector_bits=256, registers=16)
 WEB = Path(__file__).parent.parent.parent / "server" / "web"
@@ -123,7 +123,10 @@ def test_a_queued_job_and_a_finished_job(url: str) -> None:
         job_id, digest = running.succeed(fresh=True)
         page = running.client.get(f"/jobs/{job_id}").text
         assert f"/v1/kernels/{digest}" in page
-        assert "2.00×" in page  # noqa: RUF001 - baseline 2 ms, best 1 ms
+        assert f'<p class="notice verdict amber">{SLOWER}.</p>' in page
+        assert "Faster by" not in page
+        (task,) = running.client.get(f"/v1/jobs/{job_id}").json()["tasks"]
+        assert task["verdict"] == SLOWER.as_object()
         assert 'class="p-k"' in page  # the source has syntax highlighting
         compared = running.client.get(f"/compare?a={claimed.job_id}&b={job_id}").text
         assert 'id="comparison"' in compared
