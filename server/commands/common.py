@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import typer
-from pydantic import ValidationError
 
 from ansorpy.errors import AnsorError, PluginError, RuleError, SpecError
-from ansorpy.server.settings import ServiceSettings
+from ansorpy.server.commands.loading import INTERRUPTED as INTERRUPTED
 
 if TYPE_CHECKING:
     from ansorpy.server.db.records import SqlStore
+    from ansorpy.server.settings import ServiceSettings
     from ansorpy.te.dag import Dag
 
 WRONG_INPUT: Final = 2
 NOTHING_SURVIVED: Final = 3
 NO_SERVICE: Final = 4
-INTERRUPTED: Final = 130
 
 
 @contextmanager
@@ -48,12 +47,16 @@ def stop(error: AnsorError, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def read_settings() -> ServiceSettings:
+def read_settings() -> "ServiceSettings":
     """Return the settings of the environment.
 
     Raises:
         SpecError: names the invalid variable.
     """
+    from pydantic import ValidationError
+
+    from ansorpy.server.settings import ServiceSettings
+
     try:
         return ServiceSettings()
     except ValidationError as error:
@@ -75,7 +78,7 @@ def database_store() -> "SqlStore":
     return SqlStore(engine, local_tenant(engine))
 
 
-def database(settings: ServiceSettings) -> Any:
+def database(settings: "ServiceSettings") -> Any:
     """Open the database of records and jobs.
 
     Raises:

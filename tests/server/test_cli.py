@@ -26,8 +26,9 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.progress import as_line
 from ansorpy.records import target_digest
-from ansorpy.server.cli import app, as_text
+from ansorpy.server.cli import app
 from ansorpy.server.commands.common import pairs
+from ansorpy.server.commands.tune import as_text
 from ansorpy.server.doctor.checks import CHECKS, examine
 from ansorpy.server.settings import ServiceSettings
 from tests.server.process import prepare
@@ -313,11 +314,11 @@ def test_the_version_is_printed(env: dict[str, str]) -> None:
 
 def test_help_lists_tune_first_and_shows_an_example(env: dict[str, str]) -> None:
     told = ansorpy({**env, "COLUMNS": "120"}, "--help").stdout
-    places = [told.index(f"│ {name} ") for name in ("tune", "sketches", "serve", "submit", "db")]
+    places = [told.index(f"\n  {name} ") for name in ("tune", "sketches", "serve", "submit", "db")]
     assert places == sorted(places)
     shown = ansorpy(env, "tune", "--help").stdout
     (example,) = re.findall(r"ansorpy (tune examples/.*\S)", shown)
-    command = typer.main.get_command(app).commands["tune"]  # type: ignore[attr-defined]
+    command = typer.main.get_command(app).loaded("tune")  # type: ignore[attr-defined]
     asked = command.make_context("tune", example.split()[1:]).params  # as a user runs it
     assert Path(asked["file"]).exists()
     assert asked["trials"] == 128
