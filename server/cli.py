@@ -34,6 +34,10 @@ class Commandline(LazyGroup):
             "tune", TUNE, "tune:tune",
             "Search fast kernels for FILE; write zips, of a model a bundle",
         ),
+        (
+            "example", TUNE, "example:example",
+            "Write a small model as ONNX; without NAME, list them",
+        ),
         ("sketches", TUNE, "derivation:sketches", "List the sketches of every task of FILE"),
         (
             "explain", TUNE, "derivation:explain",
