@@ -1,7 +1,7 @@
 """`ansorpy sketches`, `explain` and `lower`: the search space of tasks, before any trial."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -20,6 +20,12 @@ from ansorpy.server.commands.arguments import (
     Without,
 )
 from ansorpy.server.commands.common import pairs, read_file, read_settings, read_text, wrong_input
+
+LEGEND: Final = (
+    "# A line per stage: its loops, the outermost first, AXIS.PART:EXTENT with s (spatial) or r"
+    " (reduction).\n# STAGE.AXIS.PART is a size that a candidate chooses; ? follows from the sizes"
+    " inside.\n"
+)
 
 
 def sketches(
@@ -40,6 +46,7 @@ def sketches(
         tasks = [{"name": name, "count": len(t), "sketches": t} for name, t in found]
         typer.echo(json.dumps({"count": len(every), "sketches": every, "tasks": tasks}, indent=2))
         return
+    typer.echo(LEGEND)
     for name, texts in found:
         for number, text in enumerate(texts):
             typer.echo(f"# {name}, sketch {number} of {len(texts)}\n{text}\n")
@@ -53,6 +60,7 @@ def explain(
     shape: Shape = None,
     allow: Allow = None,
     without: Without = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the derivation: each rule at each stage, with its reason.
 
@@ -60,10 +68,19 @@ def explain(
     """
     with wrong_input():
         if tuning.is_model(file):
+            if as_json:
+                raise SpecError(
+                    f"cannot explain {file} as JSON because its explanation is a text; expected a"
+                    " file of tasks"
+                )
             typer.echo(tuning.explained(file, bind, shape))
             return
-        for derivation in derivations(file, target, cores, bind, allow, without):
+        found = derivations(file, target, cores, bind, allow, without)
+    if not as_json:
+        for derivation in found:
             typer.echo(derivation.explain())
+        return
+    typer.echo(json.dumps({"tasks": [as_object(derivation) for derivation in found]}, indent=2))
 
 
 def lower(
@@ -106,6 +123,20 @@ def lower(
             for name, program in stages:
                 if name in wanted:
                     typer.echo(f"# {dag.name}, after {name}\n{text(program)}")
+
+
+def as_object(derivation: Any) -> dict[str, Any]:
+    """Return the object that `explain --json` prints for a task: its visits are those of REST."""
+    from ansorpy.server.service.explain import visit_reply  # models of replies are slow to load
+
+    return {
+        "name": derivation.dag.name,
+        "sketches": [str(sketch) for sketch in derivation.sketches],
+        "visits": [
+            visit_reply(number, visit).model_dump()
+            for number, visit in enumerate(derivation.visits)
+        ],
+    }
 
 
 def derivations(

@@ -68,7 +68,8 @@ PANELS: Final = (
     ),
     Panel(
         "Output",
-        ("out", "outputs", "print-after", "untuned", "print", "exact", "json", "version"),
+        ("out", "outputs", "print-after", "untuned", "print", "exact", "json", "verbose",
+         "version"),
         ("profile", "install-completion", "show-completion"),
     ),
 )  # fmt: skip

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
-from ansorpy.errors import PackageError, SpecError
+from ansorpy.errors import AnsorError, PackageError, SpecError
+from ansorpy.graph.remedies import as_options
 from ansorpy.model.options import ModelJobOptions
 from ansorpy.server.commands.command import Commands
 from ansorpy.server.commands.common import (
@@ -59,7 +60,7 @@ def service() -> Iterator["Client"]:
             yield client
     except ServiceError as error:
         code = WRONG_INPUT if 400 <= error.status < 500 else NO_SERVICE
-        raise stop(error, code) from error
+        raise stop(AnsorError(as_options(str(error))), code) from error
     except (SpecError, PackageError) as error:
         raise stop(error, WRONG_INPUT) from error
 
