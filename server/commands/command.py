@@ -47,7 +47,7 @@ class HelpCommand(HelpPage, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments into `ctx.params`."""
-        if ALL in args:
+        if ALL in args and not ctx.resilient_parsing:  # else a shell asks for completions
             self.tell_all(ctx)
         rest: list[str] = super().parse_args(ctx, args)
         for one in self.params:
@@ -74,7 +74,7 @@ class HelpGroup(HelpPage, TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments in front of the name of a command."""
-        if args[:1] == [ALL]:
+        if args[:1] == [ALL] and not ctx.resilient_parsing:
             self.tell_all(ctx)
         rest: list[str] = super().parse_args(ctx, args)
         return rest

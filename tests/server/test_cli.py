@@ -371,13 +371,24 @@ def test_help_says_that_a_package_is_code_of_its_author(
     assert "that you trust" in told
 
 
-def test_shells_can_complete_commands(env: dict[str, str]) -> None:
-    asked = {"_ANSORPY_COMPLETE": "complete_bash", "COMP_WORDS": "ansorpy tu", "COMP_CWORD": "1"}
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("ansorpy tu", ["tune"]),
+        ("ansorpy kernels p", ["pull"]),
+        ("ansorpy bench --help-all --ag", ["--against"]),
+    ],
+)
+def test_shells_can_complete_commands(
+    env: dict[str, str], words: str, completions: list[str]
+) -> None:
+    at = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    asked = {"_ANSORPY_COMPLETE": "complete_bash", **at}
     found = subprocess.run(
         [Path(sys.executable).with_name("ansorpy")], env={**os.environ, **env, **asked},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert found.stdout.split() == ["tune"]
+    assert found.stdout.split() == completions
 
 
 def test_equal_tasks_are_reported_before_and_after() -> None:
