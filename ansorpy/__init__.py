@@ -83,7 +83,12 @@ def __getattr__(name: str) -> Any:
     if name == "te":
         return import_module("ansorpy.te")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        found = getattr(import_module(_HOMES[name]), name)
+        if isinstance(found, type):
+            return found
+        from ansorpy.arguments import suggesting
+
+        return suggesting(found)
     if name == "__version__":
         from importlib.metadata import version  # it loads slowly, and is seldom asked for
 

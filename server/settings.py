@@ -6,7 +6,6 @@ from typing import Literal
 from platformdirs import user_data_path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from sqlalchemy.engine import make_url
 
 from ansorpy.errors import SpecError
 
@@ -189,5 +188,7 @@ class ServiceSettings(BaseSettings):
                 f"cannot read ANSORPY_DATABASE_PASSWORD_FILE because of {error}; expected a text"
                 " file with the password"
             ) from error
+        from sqlalchemy.engine import make_url  # SQLAlchemy loads slowly
+
         full = make_url(self.database_url).set(password=password)
         return full.render_as_string(hide_password=False)

@@ -3,6 +3,7 @@ import os
 import pydoc
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -84,3 +85,42 @@ def test_importing_loads_no_numeric_floor() -> None:
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# A function, arguments by position and by name, and the message.
+WRONG_CALLS: list[tuple[Callable[..., object], tuple[object, ...], dict[str, object], str]] = [
+    (ansorpy.tune, ("",), {"trails": 3}, "tune() has no argument 'trails'; did you mean 'trials'?"),
+    (ansorpy.tune, (), {}, "tune(): missing a required argument: 'what'"),
+    (ansorpy.compile, (0,), {}, "compile(): missing a required argument: 'args'"),
+    (
+        ansorpy.Client.submit, (0,), {"second": 1},
+        "Client.submit() has no argument 'second'; did you mean 'seconds'?",
+    ),
+    (
+        ansorpy.load_model, ("x.zip",), {"thread": 2},
+        "load_model() has no argument 'thread'; did you mean 'threads'?",
+    ),
+    (ansorpy.local_target, (1, 2, 3), {}, "local_target(): too many positional arguments"),
+    (
+        ansorpy.local_target, (), {"blocks": 1},
+        "local_target() has no argument 'blocks'; expected cores, host",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "args", "names", "message"), WRONG_CALLS)
+def test_a_wrong_argument_names_the_function_and_the_nearest(
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    names: dict[str, object],
+    message: str,
+) -> None:
+    with pytest.raises(TypeError) as found:
+        function(*args, **names)
+    assert str(found.value) == message
+
+
+def test_public_functions_keep_name_help_and_identity() -> None:
+    assert ansorpy.load_model is ansorpy.load_model
+    assert ansorpy.load_model.__name__ == "load_model"
+    assert "threads" in inspect.signature(ansorpy.load_model).parameters

@@ -98,6 +98,8 @@ def opened(
     Raises:
         PackageError: it is not of this kind, or a bit of it is not as it was packed.
     """
+    if bytes(data[: len(LOCAL_SIGNATURE)]) != LOCAL_SIGNATURE:
+        raise PackageError(f"{place}: not a {kind.noun}: it is no zip")
     try:
         content, crcs = _walked(memoryview(data), place, kind)
         manifest = json.loads(bytes(content[kind.manifest][: MAX_MANIFEST_BYTES + 1]))

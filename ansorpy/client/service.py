@@ -275,9 +275,16 @@ class Client(ModelCalls):
             ServiceError: there is none (yet).
             PackageError: the bytes have another digest, or the file cannot be written.
         """
-        digest = _bundle_of(self.job(job_id))
+        job = self.job(job_id)
+        digest = _bundle_of(job)
         if digest is None:
-            raise ServiceError(f"job {job_id}: no bundle (yet)", 404, "unknown")
+            remedy = "another job" if job.ended else f"ansorpy watch {job.id} first"
+            raise ServiceError(
+                f"cannot pull job {job_id} because it is {job.state} and has no bundle; expected"
+                f" {remedy}",
+                404,
+                "unknown",
+            )
         return download_checked(self._connection, f"/v1/bundles/{digest}", digest, path)
 
     def records(self, job_id: str | None = None) -> Iterator[str]:

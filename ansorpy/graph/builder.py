@@ -34,7 +34,6 @@ from ansorpy.graph.operator import (
     operator_of,
     tensors,
 )
-from ansorpy.graph.remedies import bind_option
 from ansorpy.te.tensor import Tensor
 from ansorpy.te.tensor_data import storage
 
@@ -236,8 +235,7 @@ class GraphBuilder:
                 if isinstance(extent, Dim):
                     raise GraphError(
                         f"cannot compile {node} because extent {extent.name!r} of its input"
-                        f" {one!r} is symbolic; expected a number: bind it, as in"
-                        f" {bind_option(extent.name, '1')}"
+                        f" {one!r} is symbolic; {extent.remedy}"
                     )
 
     def _placeholder(self, name: str) -> Tensor:

@@ -28,6 +28,13 @@ class Dim:
     low: int
     high: int
 
+    @property
+    def remedy(self) -> str:
+        """The end of a message that refuses the extent; results that may be empty have low 0."""
+        if self.low:
+            return f"expected a number: bind it, as in {bind_option(self.name, '1')}"
+        return "expected a model that ends there, because the number is known at run time only"
+
 
 Extent = int | Dim
 
@@ -51,7 +58,7 @@ class ValueInfo:
             if isinstance(extent, Dim):
                 raise GraphError(
                     f"cannot use value {self.name!r} because its extent {extent.name!r} is"
-                    f" symbolic; expected a number: bind it, as in {bind_option(extent.name, '1')}"
+                    f" symbolic; {extent.remedy}"
                 )
         return tuple(extent for extent in self.shape if isinstance(extent, int))
 

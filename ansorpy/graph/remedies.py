@@ -1,6 +1,7 @@
 """Wordings of remedies for a refused model: options of a command, fields of a request.
 
-Messages of errors name options. A service translates them: its users send fields.
+Messages of errors name options. A service translates them, because its users send fields; commands
+that use a service translate them back.
 """
 
 import re
@@ -10,6 +11,8 @@ LONGEST: Final = 80  # characters of a name of the model
 HOSTED: Final = "--hosted"
 _BIND: Final = re.compile(r"--bind (.{0,100}?)=(VALUE|1)\b")
 _SIZE: Final = re.compile(r"a binding, such as (.{1,100}?)=(\d+)")
+_BIND_FIELD: Final = re.compile(r'"bind": \{"(.{1,100}?)": (VALUE|\d+)\}')
+_SHAPE_FIELD: Final = re.compile(r'"shapes": \{"(.{1,100}?)": \[((?:\d+, )*\d+)\]\}')
 _SHAPE: Final = re.compile(r"--shape (.{0,100}?)=((?:\d+,)*\d+)")
 
 
@@ -35,6 +38,13 @@ def as_fields(told: str) -> str:
     told = _BIND.sub(r'"bind": {"\1": \2}', told)
     told = _SHAPE.sub(lambda found: f'"shapes": {{"{found[1]}": [{_listed(found[2])}]}}', told)
     return told.replace(HOSTED, '"hosted": true')
+
+
+def as_options(told: str) -> str:
+    """Return a message with options in place of the fields of a request."""
+    told = _BIND_FIELD.sub(r"--bind \1=\2", told)
+    told = _SHAPE_FIELD.sub(lambda f: f"--shape {f[1]}={f[2].replace(', ', ',')}", told)
+    return told.replace('"hosted": true', HOSTED)
 
 
 def _listed(extents: str) -> str:

@@ -1,7 +1,6 @@
 """A model file becomes a graph; the format follows from the file's name."""
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +27,7 @@ def read_model(
         hosted: NumPy may compute operators that have no kernel.
 
     Raises:
-        GraphError: package onnx is absent, the file is no model, or a node cannot be compiled.
+        GraphError: the file is no model, or a node cannot be compiled.
     """
     if is_document(path):
         if bind or shapes:
@@ -37,19 +36,9 @@ def read_model(
                 " ONNX model"
             )
         return read_document(path).graph(hosted)
-    if missing_package():
-        raise GraphError(
-            f"cannot read {path.name} because package onnx is not installed;"
-            " expected pip install 'ansorpy[onnx]'"
-        )
     from ansorpy.importers.onnx_file import graph_of_file
 
     return graph_of_file(path, bind, shapes, hosted)
-
-
-def missing_package() -> str:
-    """Return the package that reading models needs and that is not installed, "" if none is."""
-    return "" if find_spec("onnx") else "onnx"
 
 
 def is_document(path: Path) -> bool:

@@ -16,6 +16,7 @@ from inspect import Parameter, Signature, cleandoc
 from textwrap import fill
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, get_type_hints
 
+from ansorpy.arguments import suggesting
 from ansorpy.tuner.option import Definition, definitions
 from ansorpy.tuner.options import TuneOptions
 
@@ -36,7 +37,7 @@ def keywords_of(
         def called(*args: P.args, **keywords: P.kwargs) -> Answer:
             return function(kind(*args, **keywords))
 
-        return _told(called, function, cast(type[TuneOptions], kind), [])
+        return suggesting(_told(called, function, cast(type[TuneOptions], kind), []))
 
     return decorate
 
@@ -53,7 +54,7 @@ def method_keywords_of(
             return method(self, kind(*args, **keywords))
 
         first = [Parameter("self", Parameter.POSITIONAL_ONLY)]
-        return _told(called, method, cast(type[TuneOptions], kind), first)
+        return suggesting(_told(called, method, cast(type[TuneOptions], kind), first))
 
     return decorate
 

@@ -1,5 +1,6 @@
 """Helpers of the commands: settings, database, input files, error messages of one line."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,19 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import typer
-from pydantic import ValidationError
 
 from ansorpy.errors import AnsorError, PluginError, RuleError, SpecError
-from ansorpy.server.settings import ServiceSettings
+from ansorpy.server.commands.loading import INTERRUPTED as INTERRUPTED
 
 if TYPE_CHECKING:
     from ansorpy.server.db.records import SqlStore
+    from ansorpy.server.settings import ServiceSettings
     from ansorpy.te.dag import Dag
 
 WRONG_INPUT: Final = 2
+PLACE: Final = re.compile(r"[^\n]*?:(\d+):(\d+): ")  # place of an error in a text
+CONTEXT_COLUMNS: Final = 70  # columns of the line that are shown on each side of an error
 NOTHING_SURVIVED: Final = 3
 NO_SERVICE: Final = 4
-INTERRUPTED: Final = 130
 
 
 @contextmanager
@@ -48,12 +50,16 @@ def stop(error: AnsorError, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def read_settings() -> ServiceSettings:
+def read_settings() -> "ServiceSettings":
     """Return the settings of the environment.
 
     Raises:
         SpecError: names the invalid variable.
     """
+    from pydantic import ValidationError
+
+    from ansorpy.server.settings import ServiceSettings
+
     try:
         return ServiceSettings()
     except ValidationError as error:
@@ -75,7 +81,7 @@ def database_store() -> "SqlStore":
     return SqlStore(engine, local_tenant(engine))
 
 
-def database(settings: ServiceSettings) -> Any:
+def database(settings: "ServiceSettings") -> Any:
     """Open the database of records and jobs.
 
     Raises:
@@ -146,7 +152,24 @@ def read_file(file: str, bind: Mapping[str, int]) -> tuple["Dag", ...]:
     from ansorpy.frontends.tc.text import parse
 
     text, dag = read_source(file)
-    return parse(text, bind, file) if dag is None else (dag,)
+    if dag is not None:
+        return (dag,)
+    try:
+        return parse(text, bind, file)
+    except SpecError as error:
+        raise SpecError(pointed(str(error), text)) from error
+
+
+def pointed(message: str, text: str) -> str:
+    """Return a message that begins with NAME:LINE:COLUMN with that line and a caret below."""
+    place = PLACE.match(message)
+    lines = text.splitlines()
+    if place is None or not 1 <= int(place[1]) <= len(lines):
+        return message
+    column = int(place[2]) - 1
+    begin = max(0, column - CONTEXT_COLUMNS)
+    line = lines[int(place[1]) - 1][begin : column + CONTEXT_COLUMNS].replace("\t", " ")
+    return f"{message}\n  {line}\n  {'^':>{column - begin + 1}}"
 
 
 def pairs(texts: list[str] | None, option: str, kind: Callable[[str], float]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from ansorpy.graph.remedies import as_options
 from ansorpy.units import clock, duration
 from ansorpy.units import eta_s as search_eta_s
 
@@ -65,7 +66,7 @@ def as_line(job: "Job") -> str:
     if job.state == "running":
         told.append(f"ETA {clock(eta_s(job))}")
     if job.model is not None:
-        told += [*_of_model(job), *filter(None, (job.waiting_for, job.reason))]
+        told += [*_of_model(job), *filter(None, (job.waiting_for, as_options(job.reason)))]
         return "; ".join(told)
     told += [f"{task.name} {facts_of(task)}" for task in job.tasks]
     told += filter(None, (job.waiting_for, job.reason))

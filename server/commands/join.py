@@ -29,7 +29,9 @@ def join(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Join BUNDLE, which was tuned without weights, with those of MODEL; verify the result.
+    """Join BUNDLE, tuned without weights, with those of MODEL.
+
+    The result is verified.
 
     This runs code of the author of the bundle: use only files that you trust.
 
@@ -37,9 +39,8 @@ def join(
     Example:
       ansorpy join weightless.zip model.onnx --out model.zip
 
-    \b
-    The weights may be others than those at the time of tuning, if the graph is the same.
-    Exit codes: 0 a verified bundle, 2 wrong input, 3 wrong outputs.
+    The weights may be others than those at the time of tuning, if the graph is the same. Exit
+    codes: 0 a verified bundle, 2 wrong input, 3 wrong outputs.
     """
     from ansorpy.model.join import join_model
 

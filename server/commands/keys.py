@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ansorpy.server.commands.command import Commands
 from ansorpy.server.commands.common import database, read_settings, wrong_input
 
-app = typer.Typer(help="Create, list, rotate and revoke API keys.", no_args_is_help=True)
+app = Commands(help="Create, list, rotate and revoke API keys.")
 
 DAY_S = 86_400.0
 HOUR_S = 3_600.0

@@ -9,9 +9,10 @@ import typer
 def plugins(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the parts that are installed: cost models, search strategies, space generators ...
+    """List the installed parts that a tuning can name.
 
-    A line has the option that chooses a part, its name and its package. Nothing of another package
+    These are cost models, search strategies, space generators, measuring back ends and stores. A
+    line has the option that chooses a part, its name and its package. Nothing of another package
     is imported: a part that cannot be loaded says so when it is chosen.
     """
     from ansorpy.server.service.plugins import plugin_list  # models of replies are slow to load

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ansorpy.errors import RecordError, SpecError
+from ansorpy.server.commands.command import Commands
 from ansorpy.server.commands.common import (
     WRONG_INPUT,
     opened,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ansorpy.records import Record, RecordStore
     from ansorpy.te.dag import Dag
 
-app = typer.Typer(help="Export and import records.", no_args_is_help=True)
+app = Commands(help="Export and import records.")
 
 BATCH = 500  # records per transaction
 
@@ -147,7 +148,6 @@ def take_in_ansor(
 ) -> None:
     """Replay the CPU lines of a log of Ansor; later tunings measure their programs first.
 
-    \b
     A log holds no computation. Keys such as ["matmul_add", 1024, 1024, 1024, "float32"] name it;
     those that begin with a digest need --dag. Lines that are malformed, for a GPU or of another
     computation are refused one by one, with the reason.

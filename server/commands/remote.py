@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
-from ansorpy.errors import PackageError, SpecError
+from ansorpy.errors import AnsorError, PackageError, SpecError
+from ansorpy.graph.remedies import as_options
 from ansorpy.model.options import ModelJobOptions
+from ansorpy.server.commands.command import Commands
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NO_SERVICE,
@@ -35,7 +37,7 @@ from ansorpy.tuner.options import values
 if TYPE_CHECKING:  # imported on first use, because `ansorpy tune` does not need the client
     from ansorpy.client import Client, Job
 
-kernels = typer.Typer(help="Download kernels of a service.", no_args_is_help=True)
+kernels = Commands(help="Download kernels of a service.")
 
 File = Annotated[
     str, typer.Argument(help="A .te text, a .json DAG, a .onnx model, or - for standard input.")
@@ -58,7 +60,7 @@ def service() -> Iterator["Client"]:
             yield client
     except ServiceError as error:
         code = WRONG_INPUT if 400 <= error.status < 500 else NO_SERVICE
-        raise stop(error, code) from error
+        raise stop(AnsorError(as_options(str(error))), code) from error
     except (SpecError, PackageError) as error:
         raise stop(error, WRONG_INPUT) from error
 
@@ -86,8 +88,10 @@ def submit(
         ),
     ] = False,
     target: Annotated[str, typer.Option(help="KIND[:ARCH] or a digest; any unless given.")] = "",
-    priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
-    idempotency_key: Annotated[str | None, typer.Option(help="Once per key.")] = None,
+    priority: Annotated[
+        int, typer.Option(min=-100, max=100, help="Jobs of a higher one run first.")
+    ] = 0,
+    idempotency_key: Annotated[str | None, typer.Option(help="Queue the job once per key.")] = None,
     watch_it: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -133,7 +137,10 @@ def status(
 
 
 def watch(job: JobId) -> None:
-    """Follow a job to its end; exit code 0 on success, 3 on failure, 130 after Ctrl-C."""
+    """Follow a job to its end.
+
+    Exit codes: 0 success, 3 failure, 130 after Ctrl-C.
+    """
     with service() as client:
         _follow(client, job)
 

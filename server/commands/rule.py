@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 import typer
 
 from ansorpy.progress import Painter, bar, is_painted
+from ansorpy.server.commands.command import Commands
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = ("rule", "states", "shapes", "sketches", "interpreted", "compiled", "result")
 
-app = typer.Typer(help="Check derivation rules.", no_args_is_help=True)
+app = Commands(help="Check derivation rules.")
 
 
 @app.callback()
@@ -44,9 +45,7 @@ def check(
     cores: Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernels.")] = 1,
     operator: Annotated[
         list[str] | None,
-        typer.Option(
-            "--operator", "--operators", help="NAME[,NAME...] to check on; all unless given."
-        ),
+        typer.Option("--operator", "--operators", help="Operators to check on; all unless given."),
     ] = None,
     on: Annotated[
         str | None,
@@ -79,9 +78,8 @@ def check(
 
     with wrong_input():
         text = read_source(on)[0] if on is not None else ""
-        names = tuple(name for given in operator or () for name in given.split(","))
         request = RuleRequest(
-            source, target, cores, names, text, golden=dict(COUNTS.get(source, {}))
+            source, target, cores, tuple(operator or ()), text, golden=dict(COUNTS.get(source, {}))
         )
         report = _checked(request, as_json)
     typer.echo(json.dumps(as_object(report), indent=2) if as_json else end_of(report))

@@ -30,14 +30,13 @@ def simplify(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Run the graph passes on IN, compare both models on random inputs, and write OUT.
+    """Run the graph passes on IN, compare both models, and write OUT.
 
     \b
     Examples:
       ansorpy simplify model.onnx small.onnx
       ansorpy simplify model.onnx model.graph.json   (the graph, without weights)
 
-    \b
     The table has the nodes of both files by operator. OUT is not written if an output differs by
     more than 2e-5 of its largest element, and errs more than four times as much as IN against
     float64. Exit codes: 0 written, 2 wrong input or not equal.

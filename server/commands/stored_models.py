@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
+from ansorpy.server.commands.command import Commands
 from ansorpy.server.commands.remote import AsJson, service
 
-app = typer.Typer(help="ONNX models of a service, by sha256.", no_args_is_help=True)
+app = Commands(help="ONNX models of a service, by sha256.")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX model.")]
 Digest = Annotated[str, typer.Argument(metavar="SHA256", help="The sha256 of a model.")]

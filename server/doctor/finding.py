@@ -6,7 +6,8 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of one check; `text` is the finding, or the problem and its remedy.
+    """Result of one check; `text` is the finding, or the problem and its remedy; `details` are
+    for `--verbose`.
 
     ok      the requirement is met
     note    something optional is missing
@@ -16,3 +17,4 @@ class Finding:
     name: str
     state: Literal["ok", "note", "bad"]
     text: str
+    details: str = ""

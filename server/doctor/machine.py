@@ -61,8 +61,9 @@ def instructions() -> Finding:
     """List the instructions on products that kernels for this machine have, and those they lack."""
     found = capabilities(local_target(None))
     here = ", ".join(one.name for one in found if not one.lacks) or "none"
-    missing = "; ".join(f"{one.name} ({one.lacks})" for one in found if one.lacks)
-    return Finding("instructions", "ok", f"{here}; not available: {missing}")
+    lacking = [f"{one.name} ({one.lacks})" for one in found if one.lacks]
+    text = f"{here}; {len(lacking)} others are not available (--verbose)"
+    return Finding("instructions", "ok", text, f"not available: {'; '.join(lacking)}")
 
 
 def rules(settings: ServiceSettings) -> list[Finding]:

@@ -55,6 +55,6 @@ TITLES = {
     416: "The range begins beyond the content",
     422: "The request is invalid; see errors and detail",
     429: "A rate limit or quota is exceeded; see Retry-After",
-    501: "The service lacks a package, or the isolation that its settings require",
+    501: "The service lacks the isolation that its settings require",
     503: "The service is overloaded, or its database does not answer; see Retry-After",
 }

@@ -14,7 +14,6 @@ from ansorpy.errors import GraphError, RunError
 from ansorpy.graph.remedies import as_fields
 from ansorpy.importers.child import ChildAnswer, ReadLimits, ask_child
 from ansorpy.importers.limits import read_request
-from ansorpy.importers.model_file import missing_package
 from ansorpy.measure.sandbox.isolation import Mode, isolation_for
 from ansorpy.server.jobs.errors import NotInstalledError
 from ansorpy.server.schemas.model import ModelFacts, SimplifyReport
@@ -38,12 +37,6 @@ class ModelReader:
 
     def check_installed(self) -> None:
         """Raise NotInstalledError if no model can be read here."""
-        package = missing_package()
-        if package:
-            raise NotInstalledError(
-                f"cannot read models because the service has no package {package}; expected an"
-                " installation of 'ansorpy[onnx]'"
-            )
         try:
             isolation_for(self.sandbox)
         except RunError as error:

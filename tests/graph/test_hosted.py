@@ -40,7 +40,7 @@ def test_a_shape_that_depends_on_data_is_symbolic_and_has_no_readers() -> None:
     builder.input("x", (2, 3), "float32")
     builder.add("NonZero", ["x"], ["places"])
     assert builder.values["places"].shape == (2, Dim("nonzero", 0, 6))
-    with pytest.raises(GraphError, match="extent 'nonzero' of its input 'places' is symbolic"):
+    with pytest.raises(GraphError, match="'places' is symbolic; expected a model that ends"):
         builder.add("Abs", ["places"], ["y"])
 
 

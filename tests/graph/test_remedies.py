@@ -2,7 +2,14 @@
 
 import pytest
 
-from ansorpy.graph.remedies import HOSTED, as_fields, bind_option, is_binding, shape_option
+from ansorpy.graph.remedies import (
+    HOSTED,
+    as_fields,
+    as_options,
+    bind_option,
+    is_binding,
+    shape_option,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,3 +35,9 @@ def test_a_message_that_asks_for_a_value_or_a_shape_is_known_in_both_wordings() 
         assert is_binding(as_fields(told))
     assert not is_binding("operator 'Foo' is not known; expected one of docs/operators.md")
     assert not is_binding(f"expected {HOSTED}, which lets NumPy compute it")
+
+
+def test_a_command_tells_options_again() -> None:
+    for told in ("--bind batch=1", "--shape x=1,3,224,224", f"or {HOSTED} and --bind n=VALUE"):
+        assert as_options(as_fields(told)) == told
+    assert as_options('the nearest is "budget"') == 'the nearest is "budget"'

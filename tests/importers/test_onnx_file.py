@@ -10,7 +10,6 @@ from onnx import TensorProto, helper, numpy_helper
 from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import INTS
 from ansorpy.graph.interp import run
-from ansorpy.importers import model_file
 from ansorpy.importers.model_file import read_model
 from ansorpy.importers.onnx_file import graph_of_model
 from ansorpy.importers.onnx_values import CODES
@@ -180,16 +179,6 @@ def test_external_data_is_mapped_from_the_folder_of_the_model(tmp_path: Path) ->
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"not a model at all")
     with pytest.raises(GraphError, match="expected an ONNX model"):
-        read_model(tmp_path / "m.onnx")
-
-
-def test_package_onnx_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_file, "find_spec", lambda name: None)
-    wanted = (
-        r"cannot read m\.onnx because package onnx is not installed;"
-        r" expected pip install 'ansorpy\[onnx\]'"
-    )
-    with pytest.raises(GraphError, match=wanted):
         read_model(tmp_path / "m.onnx")
 
 

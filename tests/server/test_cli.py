@@ -26,8 +26,9 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.progress import as_line
 from ansorpy.records import target_digest
-from ansorpy.server.cli import app, as_text
-from ansorpy.server.commands.common import pairs
+from ansorpy.server.cli import app
+from ansorpy.server.commands.common import pairs, pointed
+from ansorpy.server.commands.tune import as_text
 from ansorpy.server.doctor.checks import CHECKS, examine
 from ansorpy.server.settings import ServiceSettings
 from tests.server.process import prepare
@@ -122,6 +123,44 @@ def test_explain_shows_rules_and_reasons(env: dict[str, str], file: str) -> None
 
 def test_a_file_is_read_from_standard_input(env: dict[str, str]) -> None:
     assert ansorpy(env, "explain", "-", "--bind", "N=16", text=MM).exit_code == 0
+
+
+def test_the_loops_of_sketches_have_a_legend(env: dict[str, str], file: str) -> None:
+    lines = ansorpy(env, "sketches", file, "--bind", "N=16").stdout.splitlines()
+    assert lines[0].startswith("# A line per stage: its loops, the outermost first, AXIS.PART:")
+    assert lines[3] == "# mm, sketch 0 of 3"
+
+
+def test_a_derivation_is_one_object(env: dict[str, str], file: str) -> None:
+    found = ansorpy(env, "explain", file, "--bind", "N=16", "--json")
+    (task,) = json.loads(found.stdout)["tasks"]
+    assert (task["name"], len(task["sketches"])) == ("mm", 3)
+    assert {visit["sketch"] for visit in task["visits"]} == {None, 0, 1, 2}
+    assert task["visits"][0]["verdicts"][0]["rule"]
+    refused = ansorpy(env, "explain", "model.onnx", "--json")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "ansorpy: cannot explain model.onnx as JSON because its explanation is a text; expected a"
+        " file of tasks\n",
+    )
+
+
+def test_an_error_in_a_text_shows_its_line(env: dict[str, str]) -> None:
+    text = "def mm(float(8) A) -> (C) {\n\tC(i) = D(i)\n}\n"
+    found = ansorpy(env, "sketches", "-", text=text)
+    assert found.stderr.splitlines() == [
+        "ansorpy: -:2:9: 'D' is not a tensor, a function or a dtype",
+        "   C(i) = D(i)",
+        "          ^",
+    ]
+    assert pointed("x.te:9:1: no such line", "one line") == "x.te:9:1: no such line"
+    message = pointed("x.te:1:201: wrong", "a" * 200 + "!" + "b" * 200)
+    assert message.splitlines()[1:] == [f"  {'a' * 70}!{'b' * 69}", f"  {' ' * 70}^"]
+
+
+def test_a_file_that_is_no_zip_is_no_bundle(env: dict[str, str], file: str) -> None:
+    found = ansorpy(env, "run", file)
+    assert (found.exit_code, found.stderr) == (2, "ansorpy: mm.te: not a bundle: it is no zip\n")
 
 
 @pytest.mark.parametrize(
@@ -313,11 +352,11 @@ def test_the_version_is_printed(env: dict[str, str]) -> None:
 
 def test_help_lists_tune_first_and_shows_an_example(env: dict[str, str]) -> None:
     told = ansorpy({**env, "COLUMNS": "120"}, "--help").stdout
-    places = [told.index(f"│ {name} ") for name in ("tune", "sketches", "serve", "submit", "db")]
+    places = [told.index(f"\n  {name} ") for name in ("tune", "sketches", "serve", "submit", "db")]
     assert places == sorted(places)
     shown = ansorpy(env, "tune", "--help").stdout
     (example,) = re.findall(r"ansorpy (tune examples/.*\S)", shown)
-    command = typer.main.get_command(app).commands["tune"]  # type: ignore[attr-defined]
+    command = typer.main.get_command(app).loaded("tune")  # type: ignore[attr-defined]
     asked = command.make_context("tune", example.split()[1:]).params  # as a user runs it
     assert Path(asked["file"]).exists()
     assert asked["trials"] == 128
@@ -332,13 +371,24 @@ def test_help_says_that_a_package_is_code_of_its_author(
     assert "that you trust" in told
 
 
-def test_shells_can_complete_commands(env: dict[str, str]) -> None:
-    asked = {"_ANSORPY_COMPLETE": "complete_bash", "COMP_WORDS": "ansorpy tu", "COMP_CWORD": "1"}
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("ansorpy tu", ["tune"]),
+        ("ansorpy kernels p", ["pull"]),
+        ("ansorpy bench --help-all --ag", ["--against"]),
+    ],
+)
+def test_shells_can_complete_commands(
+    env: dict[str, str], words: str, completions: list[str]
+) -> None:
+    at = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    asked = {"_ANSORPY_COMPLETE": "complete_bash", **at}
     found = subprocess.run(
         [Path(sys.executable).with_name("ansorpy")], env={**os.environ, **env, **asked},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert found.stdout.split() == ["tune"]
+    assert found.stdout.split() == completions
 
 
 def test_equal_tasks_are_reported_before_and_after() -> None:

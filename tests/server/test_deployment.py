@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,9 +92,16 @@ def test_several_workers_can_run() -> None:
     assert "ports" not in SERVICES["worker"]
 
 
-def test_the_lock_holds_every_dependency_by_hash() -> None:
-    import tomllib
+def test_the_page_on_installing_says_the_use_of_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs" / "install.md").read_text()
+    used = re.findall(r"[a-z][a-z0-9-]+", page.partition("## Packages")[2])
+    assert {re.split(r"[<>=\[]", name)[0] for name in project["dependencies"]} <= set(used)
+    for extra in project["optional-dependencies"]:
+        assert f"`[{extra}]`" in page
 
+
+def test_the_lock_holds_every_dependency_by_hash() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["postgres"]]
     names = {re.split(r"[\[><=]", line)[0].lower() for line in wanted}

@@ -17,6 +17,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from ansorpy.errors import RunError
 from ansorpy.measure.sandbox.isolation import isolation_for
 from ansorpy.server.http.openapi_examples import DIGEST
 from ansorpy.server.service import model_reader
@@ -236,19 +237,23 @@ def test_declared_bytes_are_refused_before_the_body(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-def test_a_service_without_onnx_says_so(running: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_without_isolation_says_so(
+    running: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(running, VALID)
-    monkeypatch.setattr("ansorpy.importers.model_file.find_spec", lambda name: None)
+    told = "cannot isolate; expected Landlock"
+
+    def refuse(mode: str) -> None:
+        raise RunError(told)
+
+    monkeypatch.setattr("ansorpy.server.service.model_reader.isolation_for", refuse)
     kind = {"Content-Type": "application/octet-stream"}
     for reply in (
         put(running, relu(2)),
         running.client.post("/v1/simplify", content=VALID, headers=kind),
     ):
         assert (reply.status_code, reply.json()["code"]) == (501, "installation")
-        assert reply.json()["detail"] == (
-            "cannot read models because the service has no package onnx; expected an installation"
-            " of 'ansorpy[onnx]'"
-        )
+        assert reply.json()["detail"] == told
     assert len(running.client.get("/v1/models").json()["models"]) == 1
     assert running.client.get("/v1/passes").status_code == 200
 

@@ -55,8 +55,8 @@ def test_every_option_of_a_job_is_a_keyword_of_submit(name: str) -> None:
 
 @pytest.mark.parametrize(("command", "kind"), [("tune", LocalOptions), ("submit", TuneOptions)])
 def test_every_option_is_an_option_of_the_command(command: str, kind: type[TuneOptions]) -> None:
-    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
-    found = {one.name: one for one in commands[command].params}
+    loaded = get_command(app).loaded(command)  # type: ignore[attr-defined]
+    found = {one.name: one for one in loaded.params}
     for name, one in definitions(kind).items():
         assert found[name].help == one.option.help
     assert ("transfer" in found) is (kind is LocalOptions)

@@ -5,7 +5,8 @@
 `lowest` holds the lowest versions that pyproject.toml allows of every direct dependency, `locked`
 those of requirements.lock, by hash. The folder has a `rules.py` and a `server/` that raise when
 they are imported, and PYTHONPATH names it, as it does for many a project. Inside: `doctor`, a
-tuning through Python, `serve`, `submit --watch`, the dashboard, `kernels pull`.
+tuning through Python, an example of a model, `serve`, `submit --watch`, the dashboard, `kernels
+pull`.
 """
 
 import json
@@ -170,6 +171,8 @@ def walk(place: Place) -> None:
     assert str(place.venv) in found[0], found
     assert "rules" in place.run("ansorpy", "doctor")
     place.run("python", "-c", TUNING)
+    place.run("ansorpy", "example", "squeezenet")
+    assert "GlobalAveragePool" in place.run("ansorpy", "explain", "squeezenet.onnx")
     with service(place) as address:
         submit = ("submit", "mm.te", "--trials", "4", "--watch", "--json")
         told = place.run("ansorpy", *submit, ANSORPY_URL=address)

@@ -1,0 +1,157 @@
+"""`ansorpy sketches`, `explain` and `lower`: the search space of tasks, before any trial."""
+
+import json
+from typing import Annotated, Any, Final
+
+import typer
+
+from ansorpy.errors import SpecError
+from ansorpy.server.commands import tune_model as tuning
+from ansorpy.server.commands.arguments import (
+    Allow,
+    AsJson,
+    Bind,
+    Cores,
+    File,
+    Name,
+    Shape,
+    Tuned,
+    TuneName,
+    Without,
+)
+from ansorpy.server.commands.common import pairs, read_file, read_settings, read_text, wrong_input
+
+LEGEND: Final = (
+    "# A line per stage: its loops, the outermost first, AXIS.PART:EXTENT with s (spatial) or r"
+    " (reduction).\n# STAGE.AXIS.PART is a size that a candidate chooses; ? follows from the sizes"
+    " inside.\n"
+)
+
+
+def sketches(
+    file: File,
+    target: Name = "cpu",
+    cores: Cores = 1,
+    bind: Bind = None,
+    allow: Allow = None,
+    without: Without = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sketches of every task of FILE."""
+    with wrong_input():
+        derived = derivations(file, target, cores, bind, allow, without)
+    found = [(d.dag.name, [str(sketch) for sketch in d.sketches]) for d in derived]
+    if as_json:
+        every = [text for _, texts in found for text in texts]
+        tasks = [{"name": name, "count": len(t), "sketches": t} for name, t in found]
+        typer.echo(json.dumps({"count": len(every), "sketches": every, "tasks": tasks}, indent=2))
+        return
+    typer.echo(LEGEND)
+    for name, texts in found:
+        for number, text in enumerate(texts):
+            typer.echo(f"# {name}, sketch {number} of {len(texts)}\n{text}\n")
+
+
+def explain(
+    file: Tuned,
+    target: Name = "cpu",
+    cores: Cores = 1,
+    bind: Bind = None,
+    shape: Shape = None,
+    allow: Allow = None,
+    without: Without = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the derivation: each rule at each stage, with its reason.
+
+    Of a model: the passes that fire, and the groups of nodes with the reason for each end.
+    """
+    with wrong_input():
+        if tuning.is_model(file):
+            if as_json:
+                raise SpecError(
+                    f"cannot explain {file} as JSON because its explanation is a text; expected a"
+                    " file of tasks"
+                )
+            typer.echo(tuning.explained(file, bind, shape))
+            return
+        found = derivations(file, target, cores, bind, allow, without)
+    if not as_json:
+        for derivation in found:
+            typer.echo(derivation.explain())
+        return
+    typer.echo(json.dumps({"tasks": [as_object(derivation) for derivation in found]}, indent=2))
+
+
+def lower(
+    file: File,
+    print_after: Annotated[
+        str | None, typer.Option(help="A pass, or all: print the loops after it; else the last.")
+    ] = None,
+    untuned: Annotated[
+        bool, typer.Option("--untuned", help="Lower the naive loops, not the cost model's choice.")
+    ] = False,
+    schedule: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Lower the steps of a schedule (docs/schedules.md)."),
+    ] = None,
+    target: TuneName = "cpu",
+    cores: Cores = 1,
+    bind: Bind = None,
+    allow: Allow = None,
+    without: Without = None,
+) -> None:
+    """Print the loop nest of every task of FILE after lowering."""
+    from ansorpy.loopir.printer import text
+    from ansorpy.tuner.lowering import lowered
+    from ansorpy.tuner.rules import find_rules
+    from ansorpy.tuner.targets import named_target
+
+    with wrong_input():
+        machine = named_target(target, cores)
+        rules = find_rules(machine.kind, allow or (), without or (), read_settings().rules_dir)
+        steps = None if schedule is None else read_text(schedule)
+        for dag in read_file(file, pairs(bind, "--bind", int)):
+            stages = list(lowered(dag, machine, rules, untuned=untuned, schedule=steps))
+            names = [name for name, _ in stages]
+            if print_after not in (None, "all", *names):
+                raise SpecError(
+                    f"cannot print after {print_after!r} because no such pass exists; "
+                    f"expected all, {', '.join(names)}"
+                )
+            wanted = names if print_after == "all" else [print_after or names[-1]]
+            for name, program in stages:
+                if name in wanted:
+                    typer.echo(f"# {dag.name}, after {name}\n{text(program)}")
+
+
+def as_object(derivation: Any) -> dict[str, Any]:
+    """Return the object that `explain --json` prints for a task: its visits are those of REST."""
+    from ansorpy.server.service.explain import visit_reply  # models of replies are slow to load
+
+    return {
+        "name": derivation.dag.name,
+        "sketches": [str(sketch) for sketch in derivation.sketches],
+        "visits": [
+            visit_reply(number, visit).model_dump()
+            for number, visit in enumerate(derivation.visits)
+        ],
+    }
+
+
+def derivations(
+    file: str,
+    target: str,
+    cores: int,
+    bind: list[str] | None,
+    allow: list[str] | None,
+    without: list[str] | None,
+) -> list[Any]:
+    """Return the derivation of every task of a file."""
+    from ansorpy.sketch import derive
+    from ansorpy.tuner.rules import find_rules
+    from ansorpy.tuner.targets import named_target
+
+    machine = named_target(target, cores)
+    rules = find_rules(machine.kind, allow or (), without or (), read_settings().rules_dir)
+    return [derive(d, machine, rules) for d in read_file(file, pairs(bind, "--bind", int))]
