@@ -166,11 +166,12 @@ def _speedup(result: TaskResult) -> str:
     if result.winner == "baseline" and best_s is not None:
         faster = "NumPy" if (result.numpy_s or inf) < best_s else "the untuned kernel"
         told.append(f"the baseline won: {faster}")
-    told += [text for one in result.own for text in _own(one, best_s)]
+    told += [_guest(one, best_s, f"your {one.name}") for one in result.own]
     if result.winner == "own":
         first = min((one for one in result.own if one.best_s), key=lambda one: one.best_s or inf)
         told.append(f"your {first.name} won: keep it")
     told += [f"NumPy left out: {result.numpy_note}"] if result.numpy_note else []
+    told += [_guest(one, best_s, one.name) for one in result.peers]
     return ", ".join(told) or "-"
 
 
@@ -182,12 +183,12 @@ def _compiled(result: TaskResult) -> str:
     return f"{duration(result.compile_s)}, {when}; in no time above"
 
 
-def _own(one: RacedOwn, best_s: float | None) -> list[str]:
-    """Return the time of a kernel of the user's own, or why it was left out."""
+def _guest(one: RacedOwn, best_s: float | None, name: str) -> str:
+    """Return the time of a guest of the race, called `name`, or why it was left out."""
     if one.best_s is None:
-        return [f"your {one.name} left out: {one.note}"]
+        return f"{name} left out: {one.note}"
     ratio = [] if best_s is None else [f"{one.best_s / best_s:.2f}x"]
-    return [" ".join([*ratio, f"your {one.name} ({duration(one.best_s)})"])]
+    return " ".join([*ratio, f"{name} ({duration(one.best_s)})"])
 
 
 def _trials(result: TaskResult) -> str:

@@ -387,6 +387,7 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                 "winner": result.winner,
                 "compile_s": result.compile_s,
                 "own": [asdict(one) for one in result.own],
+                "peers": [asdict(one) for one in result.peers],
                 "trials": result.trials,
                 "seconds": result.seconds,
                 "verified": result.verified,

@@ -25,6 +25,20 @@ class ReplyError(AnsorError):
 
 
 @dataclass(frozen=True, slots=True)
+class PeerTimes:
+    """An installed library in the final race of a task: its samples in seconds, or a reason."""
+
+    name: str
+    times_s: tuple[float, ...]  # () if it was left out
+    note: str = ""  # the reason; "": it raced
+
+    @property
+    def best_s(self) -> float | None:
+        """The fastest sample; None if it was left out."""
+        return min(self.times_s, default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskState:
     """One task of a job; times in seconds."""
 
@@ -37,6 +51,7 @@ class TaskState:
     naive_s: float | None = None
     numpy_s: float | None = None
     numpy_note: str = ""
+    peers: tuple[PeerTimes, ...] = ()  # PyTorch and ONNX Runtime, if the worker has them
     compile_s: float | None = None  # time to compile the kernel; a part of no other
     same_as: str = ""  # the equal task of the job that is tuned for both
     winner: str | None = None
@@ -140,7 +155,13 @@ def _task_of(told: Any) -> TaskState:
     known = _known(TaskState, told)
     _check(known.get("name"), NAME)
     _check(known.get("kernel"), DIGEST)
-    return _made(TaskState, known)
+    peers = tuple(map(_peer_of, known.get("peers", ())))
+    return _made(TaskState, {**known, "peers": peers})
+
+
+def _peer_of(told: Any) -> PeerTimes:
+    known = _known(PeerTimes, told)
+    return _made(PeerTimes, {**known, "times_s": tuple(known.get("times_s", ()))})
 
 
 def line_of(told: Any) -> JobLine:

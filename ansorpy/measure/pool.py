@@ -144,6 +144,7 @@ class MeasurePool:
         late: Callable[[], bool] = lambda: False,
         beside: Callable[[], object] = lambda: None,
         own: Sequence[OwnKernel] = (),
+        peers: bool = False,
     ) -> dict[str, PairedTimes | Failed]:
         """Check the contestants, then time them in turns in several fresh processes.
 
@@ -157,13 +158,14 @@ class MeasurePool:
             late: once it is true, no further process is started.
             beside: work of this process, done in a thread until the timing begins.
             own: kernels of the user's own, which race as "own: NAME" if they pass every case.
+            peers: installed libraries race as "peer: NAME" if they have operators for the Dag.
         """
         self._get_ready()
         with self._intact():
             self._begin_peak()
             return final_race.race(
                 self.batches, self.slot, self.dag, contestants, numpy, first_case_s or {}, late,
-                beside, own,
+                beside, own, peers,
             )  # fmt: skip
 
     def rerank(

@@ -160,7 +160,7 @@ OPTIONAL: Final = frozenset(
     {
         "build_s", "check_s", "run_s", "load_s", "aborted", "slowdown", "excerpt", "seconds",
         "native_sha256", "native_s", "native_note", "reformulated", "errors", "flop",
-        "peak_flop_per_s", "numpy_note", "own", "note",
+        "peak_flop_per_s", "numpy_note", "own", "peers", "note",
     }
 )  # fmt: skip
 
@@ -212,6 +212,7 @@ RACE: Final[Table] = {
     "peak_flop_per_s": _BOUND,
     "numpy_note": _MESSAGE,
     "own": fields.list_of(_own, most=MAX_OWN),
+    "peers": fields.list_of(_own, most=MAX_OWN),
 }
 PART: Final[Table] = {"name": fields.name, "package": fields.name}
 RECORD: Final[Table] = {

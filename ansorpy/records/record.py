@@ -97,7 +97,7 @@ def target_digest(target: Target) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RacedOwn:
-    """A kernel of the user's own in a race: its samples in seconds, or why it was left out."""
+    """A kernel of the user's own, or a library, in a race: its samples in seconds, or a reason."""
 
     name: str
     times_s: tuple[float, ...]  # () if it was left out
@@ -137,6 +137,7 @@ class Race:
     peak_flop_per_s: float = 0.0  # upper bound for all kernels of the task; 0.0: not known
     numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
     own: tuple[RacedOwn, ...] = ()  # kernels of the user's own
+    peers: tuple[RacedOwn, ...] = ()  # installed libraries, by name and version
 
     @property
     def best_s(self) -> float:
@@ -279,8 +280,9 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _race_to_json(race: Race) -> dict[str, Any]:
-    fields = _fields(race) | {"own": [_fields(one) for one in race.own]}
-    for name in ("flop", "peak_flop_per_s", "numpy_note", "own"):
+    guests = {name: [_fields(one) for one in getattr(race, name)] for name in ("own", "peers")}
+    fields = _fields(race) | guests
+    for name in ("flop", "peak_flop_per_s", "numpy_note", *guests):
         if not fields[name]:
             del fields[name]  # older records have none, and keep their ids
     return fields

@@ -149,6 +149,13 @@ class TuneOptions:
             " nothing. Not together with a time limit, nor with fresh."
         ),
     ] = False
+    race: Annotated[
+        bool,
+        Option(
+            "Time PyTorch and ONNX Runtime beside the kernel in the final race, if they are"
+            " installed and have operators for the task."
+        ),
+    ] = True
     allow: Annotated[
         Sequence[str],
         Option(

@@ -126,6 +126,14 @@ def _broken(rule: str, place: str, expected: str) -> PydanticCustomError:
     return PydanticCustomError(rule, "{expected}", {"place": place, "expected": expected})
 
 
+class PeerReply(Wire):
+    """An installed library in the final race of a task, by name and version."""
+
+    name: str
+    times_s: list[float] = Field(description="Samples, in turns with the kernel; empty without.")
+    note: str = Field(default="", description="Reason why it is not part of the race.")
+
+
 class TaskReply(Wire):
     """Progress and result of one task; times in seconds."""
 
@@ -148,6 +156,11 @@ class TaskReply(Wire):
     naive_s: float | None = None
     numpy_s: float | None = None
     numpy_note: str = Field(default="", description="Reason why NumPy is not part of the race.")
+    peers: list[PeerReply] = Field(
+        default_factory=list,
+        description="PyTorch and ONNX Runtime in the final race, as far as the worker has them;"
+        " empty before it. They never win.",
+    )
     compile_s: float | None = Field(
         default=None,
         description="Time of the compilation of the delivered kernel.py at its first call, or of"

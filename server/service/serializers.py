@@ -36,7 +36,7 @@ SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters
 RESULT_FIELDS: Final = (
     "best_s", "baseline_s", "naive_s", "numpy_s", "numpy_note", "same_as", "winner", "verified",
-    "flop", "flop_per_s", "effective", "estimated", "compile_s",
+    "flop", "flop_per_s", "effective", "estimated", "compile_s", "peers",
 )  # fmt: skip
 
 

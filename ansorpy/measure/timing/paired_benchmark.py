@@ -9,7 +9,7 @@ from ansorpy.measure.backend import MachineCode, backend
 from ansorpy.measure.timing.cold_weights import affordable
 from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.numpy_baseline import numpy_call
-from ansorpy.measure.timing.own_kernel import PlacedKernel, arguments, timed_call
+from ansorpy.measure.timing.own_kernel import PEER, PlacedKernel, arguments, timed_call
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.workplace import BoundKernel, workplace
 from ansorpy.measure.verify.inputs import Inputs
@@ -19,11 +19,12 @@ from ansorpy.te.dag import Dag
 NUMPY: Final = "numpy"
 NUMPY_PHASE: Final = "the NumPy baseline"
 PAUSE_S: Final = 0.03  # seconds for which threads of OpenBLAS and libgomp may spin after a call
+PEER_PAUSE_S: Final = 0.06  # seconds for which those of ONNX Runtime may
 
 
 @dataclass(frozen=True)
 class BenchmarkJob:
-    """Kernels to time in turns, with NumPy's evaluation of `numpy` if given, and own kernels."""
+    """Kernels to time in turns, with NumPy's evaluation of `numpy` if given, and guests."""
 
     backend: str
     kernels: tuple[tuple[str, MachineCode], ...]
@@ -60,7 +61,7 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
     def pause(before: str, after: str) -> None:
         # Kernels share one thread runtime, whose spinning threads serve the next kernel as well.
         if job.threads > 1 and guests & {before, after}:
-            time.sleep(PAUSE_S)
+            time.sleep(PEER_PAUSE_S if before.startswith(PEER) else PAUSE_S)
 
     return interleave(calls, job.visits, job.sampling, pause)
 
