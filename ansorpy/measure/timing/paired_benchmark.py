@@ -19,6 +19,7 @@ from ansorpy.te.dag import Dag
 NUMPY: Final = "numpy"
 NUMPY_PHASE: Final = "the NumPy baseline"
 PAUSE_S: Final = 0.03  # seconds for which threads of OpenBLAS and libgomp may spin after a call
+WARM_S: Final = 0.1  # seconds of untimed calls of a library: the first ones get memory and threads
 PEER_PAUSE_S: Final = 0.06  # seconds for which those of ONNX Runtime may
 
 
@@ -49,6 +50,8 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
         calls[NUMPY]()
     for name, own in job.own:
         calls[name] = timed_call(own, place.cases[0].inputs)
+        if name.startswith(PEER):
+            _warm(calls[name])
     guests = frozenset(calls)
     watch("race")
     for name, built in job.kernels:
@@ -64,6 +67,13 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
             time.sleep(PEER_PAUSE_S if before.startswith(PEER) else PAUSE_S)
 
     return interleave(calls, job.visits, job.sampling, pause)
+
+
+def _warm(call: Callable[[], object]) -> None:
+    """Call a library until it has the memory that its results take in turns."""
+    end_s = time.perf_counter() + WARM_S
+    while time.perf_counter() < end_s:
+        call()
 
 
 def _numpy(dag: Dag, arrays: Inputs) -> Callable[[], object]:

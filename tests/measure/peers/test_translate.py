@@ -1,5 +1,6 @@
 """Dags as library operators: those that map agree with the float64 reference."""
 
+from contextlib import suppress
 from math import prod
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from ansorpy import te
 from ansorpy.frontends.tc.text import parse
@@ -24,7 +26,11 @@ from tests.measure.peers.files import ORT, TORCH, kernel_of, wrong
 from tests.measure.test_baseline import HAVE, partial_reads
 from tests.random_dag import random_dag
 
-UNMAPPED = {"transposed_conv2d": "spread", "capsule_conv2d": "conv"}
+UNMAPPED = {
+    "backwards": "def f(float(9) A) -> (turned) { turned(i) = A(8-i) where i in 0:9 }",
+    "diagonal": "def f(float(9,9) A) -> (C) { C(i) = A(i,i) }",
+    "bits": "def f(int32(9) A) -> (C) { C(i) = A(i) / 3 }",
+}
 X = te.placeholder((3, 4, 6), "X")
 SAME = Window(padding=1)
 
@@ -35,21 +41,28 @@ def operators(dag: Dag) -> str:
     return " ".join(node.op for node in found.nodes)
 
 
-@pytest.mark.parametrize("name", sorted({*SUITE_SMALL} - {*UNMAPPED}))
+@pytest.mark.parametrize("name", sorted(SUITE_SMALL))
 def test_workloads_through_onnx_runtime_agree_with_the_reference(name: str) -> None:
     assert wrong(SUITE_SMALL[name]()) == []
 
 
-@pytest.mark.parametrize("name", sorted({*SUITE_SMALL} - {*UNMAPPED}))
+@pytest.mark.parametrize("name", sorted(SUITE_SMALL))
 def test_workloads_through_pytorch_agree_with_the_reference(name: str) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     assert wrong(SUITE_SMALL[name](), TORCH) == []
 
 
-@pytest.mark.parametrize(("name", "node"), UNMAPPED.items())
-def test_a_node_without_an_operator_is_named(name: str, node: str) -> None:
-    assert translated(SUITE_SMALL[name]()) == Unmapped(f"no operator for node {node!r}")
-    assert kernel_of(SUITE_SMALL[name]()) == f"no operator for node {node!r}"
+@pytest.mark.parametrize("text", UNMAPPED.values(), ids=UNMAPPED)
+def test_a_node_without_an_operator_is_named(text: str) -> None:
+    (dag,) = parse(text)
+    assert translated(dag) == Unmapped(f"no operator for node {dag.outputs[0]!r}")
+    assert kernel_of(dag) == f"no operator for node {dag.outputs[0]!r}"
+
+
+def test_zeros_between_elements_have_an_operator_in_a_transposed_convolution_only() -> None:
+    whole = SUITE_SMALL["transposed_conv2d"]()
+    alone = Dag(whole.nodes[:2], ("spread",), "alone")
+    assert translated(alone) == Unmapped("no operator for node 'spread'")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +76,7 @@ def test_a_node_without_an_operator_is_named(name: str, node: str) -> None:
         (workloads.conv2d(1, 4, 8, 8, 4, 3, Window(padding=1, groups=4)), "Conv"),
         (workloads.conv2d_bias_relu(1, 3, 8, 8, 4, 3, SAME), "Conv Relu"),
         (workloads.depthwise_conv2d(1, 4, 8, 8, 3, SAME), "Reshape Conv"),
+        (workloads.transposed_conv2d(1, 3, 4, 4, 5, 3, 2, 1), "ConvTranspose"),
         (workloads.max_pool2d(1, 2, 8, 8, 3, 2, 1), "MaxPool"),
         (workloads.avg_pool2d(1, 2, 8, 8, 3, 2, 1), "AveragePool"),
         (workloads.softmax(3, 5), "Softmax"),
@@ -119,7 +133,8 @@ def test_random_slices_agree_with_the_reference(dag: Dag) -> None:
 def test_random_dags_that_map_agree_with_the_reference(seed: int) -> None:
     dag = random_dag(np.random.default_rng(seed))
     if isinstance(translated(dag), Graph):
-        assert wrong(dag) == []
+        with suppress(NoKernel):  # as erf of float64
+            assert wrong(dag) == []
 
 
 def agrees(dag: Dag) -> None:

@@ -1,6 +1,7 @@
 """Terms that move elements: transpositions, reshapes, slices and paddings, merged when made."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -8,6 +9,8 @@ from ansorpy.expr.expr import Read
 from ansorpy.graph.graph import Attribute
 from ansorpy.measure.timing.peers.term import Term, Terms
 from ansorpy.measure.timing.slices import Slice, slice_of
+
+SPREAD: Final = "Spread"  # a tensor with zeros between its elements, which no library has
 
 Extents = Mapping[str, int]
 
@@ -21,11 +24,12 @@ def transposed(terms: Terms, x: Term, order: Sequence[int]) -> Term:
     shape = [x.shape[at] for at in order]
     if x.array is not None:
         return terms.constant(x.array.transpose(order), x.dtype)
-    if x.op == "Pad":  # padding stays last, so that windows find it
+    if x.op in ("Pad", SPREAD):  # padding stays last, so that windows find it
         pads, rank = ints(x.attrs["pads"]), len(x.shape)
         moved = [*(pads[at] for at in order), *(pads[rank + at] for at in order)]
         inner = transposed(terms, x.inputs[0], order)
-        return padded(terms, inner, moved, x.attrs["value"])
+        steps = [steps_of(x)[at] for at in order]
+        return padded(terms, inner, moved, x.attrs["value"], steps)
     return terms.make("Transpose", [x], shape, x.dtype, perm=tuple(order))
 
 
@@ -63,11 +67,28 @@ def sliced(terms: Terms, x: Term, at: Sequence[int | slice]) -> Term:
     return reshaped(terms, made, kept)
 
 
-def padded(terms: Terms, x: Term, pads: Sequence[int], value: Attribute) -> Term:
-    """Return `x` with `value` around it: elements in front of each dimension, then behind each."""
+def padded(
+    terms: Terms, x: Term, pads: Sequence[int], value: Attribute, steps: Sequence[int] = ()
+) -> Term:
+    """Return `x` with `value` around it: elements in front of each dimension, then behind each.
+
+    Args:
+        steps: the distances of elements of `x` in each dimension, with `value` between them; 1
+            each unless given.
+    """
     rank = len(x.shape)
-    shape = [n + pads[d] + pads[rank + d] for d, n in enumerate(x.shape)]
-    return terms.make("Pad", [x], shape, x.dtype, pads=tuple(pads), value=value)
+    steps = steps or [1] * rank
+    shape = [(n - 1) * steps[d] + 1 + pads[d] + pads[rank + d] for d, n in enumerate(x.shape)]
+    if set(steps) <= {1}:
+        return terms.make("Pad", [x], shape, x.dtype, pads=tuple(pads), value=value)
+    return terms.make(
+        SPREAD, [x], shape, x.dtype, pads=tuple(pads), value=value, steps=tuple(steps)
+    )
+
+
+def steps_of(x: Term) -> tuple[int, ...]:
+    """Return the distances of elements in a padded tensor."""
+    return ints(x.attrs["steps"]) if x.op == SPREAD else (1,) * len(x.shape)
 
 
 def view(

@@ -210,6 +210,21 @@ def _conv(on: Printer, node: Node) -> str:
     )
 
 
+def _conv_transpose(on: Printer, node: Node) -> str:
+    pads, extra = ints(node.attrs["pads"]), ints(node.attrs["output_padding"])
+    rank = len(pads) // 2
+    strides, dilations = ints(node.attrs["strides"]), ints(node.attrs["dilations"])
+    # One padding for both sides: the rest behind is an output padding.
+    rest = tuple(n + pads[d] - pads[rank + d] for d, n in enumerate(extra))
+    most = [max(pair) for pair in zip(strides, dilations, strict=True)]
+    if any(not 0 <= n < limit for n, limit in zip(rest, most, strict=True)):
+        raise GraphError("no transposed convolution with this padding in PyTorch")
+    return (
+        f"F.conv_transpose{rank}d({node.inputs[0]}, {node.inputs[1]}, None, {strides},"
+        f" {pads[:rank]}, {rest}, {node.attrs['group']}, {dilations})"
+    )
+
+
 def _pool(on: Printer, node: Node) -> str:
     kernel, strides = ints(node.attrs["kernel_shape"]), ints(node.attrs["strides"])
     half = [n // 2 for n in kernel]  # a pool of PyTorch pads no more
@@ -267,7 +282,7 @@ _TEXTS: Final[Mapping[str, str | Text]] = {
     "Cast": _cast, "Clip": _clip, "LeakyRelu": _leaky, "Gelu": _gelu,
     "MatMul": "torch.matmul({0}, {1})", "Gemm": "torch.addmm({2}, {0}, {1})",
     "MatMulInteger": "torch.matmul({0}.to(torch.int32), {1}.to(torch.int32))",
-    "Conv": _conv, "MaxPool": _pool, "AveragePool": _pool,
+    "Conv": _conv, "ConvTranspose": _conv_transpose, "MaxPool": _pool, "AveragePool": _pool,
     "Softmax": _softmax("torch.softmax"), "LogSoftmax": _softmax("torch.log_softmax"),
     "LayerNormalization": _layer_norm,
     "ReduceSum": _sum, "ReduceMean": _reduction("torch.mean"),

@@ -4,23 +4,23 @@ Each node becomes one operator or a few: a convolution, a pool, a product of mat
 or operators on elements; `chains` joins them. Values of the graph are t0, t1, ...: inputs first.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from ansorpy.expr.evaluate import evaluate
-from ansorpy.expr.expr import Cast, Const, Expr, Read, Select, Var, reads, variables
-from ansorpy.expr.products import conjuncts
+from ansorpy.expr.expr import Cast, Read, Var, variables
 from ansorpy.graph.graph import Attribute, Graph
 from ansorpy.measure.timing.peers.arithmetic import applied
+from ansorpy.measure.timing.peers.convolution import convolution
 from ansorpy.measure.timing.peers.expression import NodeSpace, Values
 from ansorpy.measure.timing.peers.matrix import product
 from ansorpy.measure.timing.peers.numbered import numbered
-from ansorpy.measure.timing.peers.shaping import padded, reshaped, transposed, view
-from ansorpy.measure.timing.peers.term import Term, Terms
-from ansorpy.measure.timing.peers.window import convolution, pool
+from ansorpy.measure.timing.peers.padding import padding
+from ansorpy.measure.timing.peers.shaping import SPREAD, reshaped, transposed, view
+from ansorpy.measure.timing.peers.term import Term, Terms, ordered
+from ansorpy.measure.timing.peers.window import pool
 from ansorpy.measure.timing.slices import slice_of
 from ansorpy.te.dag import Compute, ConstantTensor, Dag, Placeholder
 from ansorpy.te.tensor_data import constant_array
@@ -45,9 +45,9 @@ class Unmapped:
 def translated(dag: Dag) -> Graph | Unmapped:
     """Return the graph of library operators that computes a Dag; a node without one is named."""
     terms, values = Terms(), dict[tuple[str, int], Term]()
-    for node in dag.nodes:
-        if "bfloat16" in (node.dtypes if isinstance(node, Compute) else (node.dtype,)):
-            return Unmapped(f"NumPy has no arrays of bfloat16, the dtype of {node.name!r}")
+    half = [node.name for node in dag.nodes if node.dtype == "bfloat16"]
+    if half:
+        return Unmapped(f"NumPy has no arrays of bfloat16, the dtype of {half[0]!r}")
     for place, one in enumerate(dag.placeholders):
         values[one.name, 0] = terms.input(place, one.shape, one.dtype)
     for node in dag.nodes:
@@ -59,17 +59,19 @@ def translated(dag: Dag) -> Graph | Unmapped:
                 made = _node(terms, node, values)
                 if made is None:
                     return Unmapped(f"no operator for node {node.name!r}")
-                for output, term in enumerate(made):
-                    values[node.name, output] = term
+                values |= {(node.name, output): term for output, term in enumerate(made)}
             case Placeholder():
                 pass
-    found = [
-        values[node.name, i]
-        for node in map(dag.node, dag.outputs)
-        if isinstance(node, Compute)
-        for i in range(len(node.dtypes))
-    ]
+    found = [values[name, i] for name in dag.outputs for i in range(_outputs(dag, name))]
+    if any(term.op == SPREAD for term in ordered(found)):
+        (name, *_) = (name for (name, _), term in values.items() if term.op == SPREAD)
+        return Unmapped(f"no operator for node {name!r}")
     return numbered(found, dag.placeholders)
+
+
+def _outputs(dag: Dag, name: str) -> int:
+    node = dag.node(name)
+    return len(node.dtypes) if isinstance(node, Compute) else 1
 
 
 def _node(terms: Terms, node: Compute, values: Values) -> tuple[Term, ...] | None:
@@ -77,7 +79,7 @@ def _node(terms: Terms, node: Compute, values: Values) -> tuple[Term, ...] | Non
     extents = {axis.name: axis.extent for axis in (*node.axes, *node.reduce_axes)}
     made: Term | None
     if node.combiner is None:
-        made = _padding(terms, node, values) or _elementwise(terms, node, values, extents)
+        made = padding(terms, node, values) or _elementwise(terms, node, values, extents)
         return None if made is None else (made,)
     if node.combiner in _EXTREME:
         return _extreme(terms, node, values, extents)
@@ -199,49 +201,3 @@ def _extreme(
     if node.dtypes[1] != "int64":
         at = applied(terms, "Cast", at, dtype=node.dtypes[1], to=node.dtypes[1])
     return best, at
-
-
-def _padding(terms: Terms, node: Compute, values: Values) -> Term | None:
-    """Return a tensor with a constant around it as Pad; None if a node is none."""
-    match node.body[0]:
-        case Select(cond=cond, then=Read() as read, other=Const(value=value)):
-            pass
-        case _:
-            return None
-    x = values[read.tensor, read.output]
-    if len(x.shape) != len(node.axes) or variables(cond) - {axis.name for axis in node.axes}:
-        return None
-    if any(reads(part) for part in conjuncts(cond)):
-        return None
-    inside = _inside(conjuncts(cond), node)
-    if inside is None:
-        return None
-    before, after = [], []
-    for axis, index, n in zip(node.axes, read.indices, x.shape, strict=True):
-        first, end = inside[axis.name]
-        at = np.arange(first, end)
-        if variables(index) != {axis.name} or end - first != n:
-            return None
-        if not np.array_equal(evaluate(index, {axis.name: at}), np.arange(n)):
-            return None
-        before.append(first)
-        after.append(axis.extent - end)
-    return padded(terms, x, [*before, *after], float(value) if x.dtype != "bool" else int(value))
-
-
-def _inside(conditions: Iterable[Expr], node: Compute) -> dict[str, tuple[int, int]] | None:
-    """Return the positions along each axis on which conditions on one axis each hold: a range."""
-    held = {axis.name: np.ones(axis.extent, bool) for axis in node.axes}
-    for one in conditions:
-        names = variables(one)
-        if len(names) != 1:
-            return None
-        (name,) = names
-        held[name] &= np.asarray(evaluate(one, {name: np.arange(held[name].size)}), bool)
-    found = {}
-    for name, mask in held.items():
-        places = np.flatnonzero(mask)
-        if not places.size or places[-1] - places[0] + 1 != places.size:
-            return None
-        found[name] = int(places[0]), int(places[-1]) + 1
-    return found
