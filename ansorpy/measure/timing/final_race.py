@@ -44,6 +44,21 @@ class CheckedCode:
     errors: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedLibraries:
+    """Installed libraries by name in a race: those that passed the cases, and failures of others.
+
+    `slow` are those that start slowly: they run in the first process of a race only.
+    """
+
+    guests: Mapping[str, PlacedKernel]
+    failed: Mapping[str, Failed]
+    slow: frozenset[str]
+
+
+NONE: Final = CheckedLibraries({}, {}, frozenset())
+
+
 def race(
     batches: BatchMeasurer,
     slot: LocalSlot,
@@ -54,7 +69,7 @@ def race(
     late: Callable[[], bool],
     beside: Callable[[], object],
     own: Sequence[OwnKernel] = (),
-    peers: bool = False,
+    libraries: CheckedLibraries = NONE,
 ) -> dict[str, PairedTimes | Failed]:
     """Build and check the contestants, then race them; as `MeasurePool.race`.
 
@@ -80,7 +95,7 @@ def race(
             done, report = verdict
             kernels[name] = CheckedCode(done.built, report.errors)
     guests = _checked_own(slot, dag, own, found)
-    libraries, once = _checked_peers(slot, dag, late, found) if peers else ({}, frozenset())
+    found |= libraries.failed
     slot.workers.start_caller()
     batches.queue.wait_quiet()
     with slot.reserve():
@@ -89,9 +104,16 @@ def race(
             rival, found[NUMPY] = None, Failed("build", NO_COPIES)
         processes, sampling = settings.race_processes, settings.sampling
         found |= race_checked(
-            slot, kernels, rival, late, processes, sampling, guests | libraries, once
+            slot,
+            kernels,
+            rival,
+            late,
+            processes,
+            sampling,
+            guests | libraries.guests,
+            libraries.slow,
         )
-    order = [*names, *_own_names(own), *(n for n in sorted(found) if n.startswith(PEER)), NUMPY]
+    order = [*names, *_own_names(own), *libraries.guests, *libraries.failed, NUMPY]
     return {name: found[name] for name in order if name in found}
 
 
@@ -114,19 +136,11 @@ def _checked_own(
     return guests
 
 
-def _checked_peers(
-    slot: LocalSlot,
-    dag: Dag,
-    late: Callable[[], bool],
-    found: dict[str, PairedTimes | Failed],
-) -> tuple[dict[str, PlacedKernel], frozenset[str]]:
-    """Return the installed libraries that pass the cases, and those that start slowly.
-
-    Reasons of the others go to `found`.
-    """
-    guests, slow = {}, set()
-    for name, one in peers_of(dag, slot.workers.threads).items():
-        begin_s = time.monotonic()
+def checked_libraries(slot: LocalSlot, dag: Dag, late: Callable[[], bool]) -> CheckedLibraries:
+    """Return the installed libraries after a check of each; once it is late, none is checked."""
+    guests, failed, slow = dict[str, PlacedKernel](), dict[str, Failed](), set[str]()
+    for version, one in peers_of(dag, slot.workers.threads).items():
+        name, begin_s = f"{PEER}{version}", time.monotonic()
         if slot.settings.sampling.cores:
             checked: PlacedKernel | Failed = Failed("build", NO_COPIES)
         elif isinstance(one, Unmapped):
@@ -136,12 +150,12 @@ def _checked_peers(
         else:
             checked = _checked(slot, dag, one, PEER_S, nans=False)
         if isinstance(checked, Failed):
-            found[f"{PEER}{name}"] = checked
+            failed[name] = checked
             continue
-        guests[f"{PEER}{name}"] = checked
+        guests[name] = checked
         if time.monotonic() - begin_s > SLOW_START_S:
-            slow.add(f"{PEER}{name}")
-    return guests, frozenset(slow)
+            slow.add(name)
+    return CheckedLibraries(guests, failed, frozenset(slow))
 
 
 def _checked(

@@ -19,7 +19,7 @@ from ansorpy.te.dag import Dag
 NUMPY: Final = "numpy"
 NUMPY_PHASE: Final = "the NumPy baseline"
 PAUSE_S: Final = 0.03  # seconds for which threads of OpenBLAS and libgomp may spin after a call
-WARM_S: Final = 0.1  # seconds of untimed calls of a library: the first ones get memory and threads
+WARM_S: Final = 0.2  # seconds of untimed calls of a library: the first ones get memory and threads
 PEER_PAUSE_S: Final = 0.06  # seconds for which those of ONNX Runtime may
 
 
@@ -50,8 +50,6 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
         calls[NUMPY]()
     for name, own in job.own:
         calls[name] = timed_call(own, place.cases[0].inputs)
-        if name.startswith(PEER):
-            _warm(calls[name])
     guests = frozenset(calls)
     watch("race")
     for name, built in job.kernels:
@@ -60,6 +58,12 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
         case, cores = place.cases[0], job.sampling.cores
         kernels.append(place.bind(loaded, built, case, job.threads, cold, cores))
         calls[name] = kernels[-1].call
+
+    libraries = [name for name in calls if name.startswith(PEER)]
+    for name in libraries:
+        _warm(calls[name])  # once nothing else allocates memory
+    if libraries and job.threads > 1:
+        time.sleep(PEER_PAUSE_S)
 
     def pause(before: str, after: str) -> None:
         # Kernels share one thread runtime, whose spinning threads serve the next kernel as well.
@@ -70,7 +74,10 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
 
 
 def _warm(call: Callable[[], object]) -> None:
-    """Call a library until it has the memory that its results take in turns."""
+    """Call a library until it has the memory that its results take in turns.
+
+    A first sample with page faults would be its only one, if it tells many times the best time.
+    """
     end_s = time.perf_counter() + WARM_S
     while time.perf_counter() < end_s:
         call()
