@@ -110,7 +110,7 @@ def race(
             late,
             processes,
             sampling,
-            guests | libraries.guests,
+            {**guests, **libraries.guests},
             libraries.slow,
         )
     order = [*names, *_own_names(own), *libraries.guests, *libraries.failed, NUMPY]
