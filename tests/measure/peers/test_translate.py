@@ -1,6 +1,7 @@
 """Dags as library operators: those that map agree with the float64 reference."""
 
 from contextlib import suppress
+from importlib.util import find_spec
 from math import prod
 
 import numpy as np
@@ -181,6 +182,19 @@ def test_values_of_constant_weights_are_moved_before_the_calls_of_pytorch() -> N
     ahead, compute = text.split("def compute")
     assert "memory_format=torch.channels_last" in ahead
     assert "t1.permute" not in compute
+
+
+def test_constants_of_a_dag_reach_both_libraries() -> None:
+    table = np.arange(12, dtype=np.float32).reshape(3, 4)
+    known = te.constant(table, "table")
+    x = te.placeholder((3, 4), "x")
+    dag = te.dag(
+        te.compute((3, 4), lambda i, j: x[i, j] * known[i, j] + te.cast(j, "float32"), "out"),
+        "known",
+    )
+    assert wrong(dag) == []
+    if find_spec("torch") is not None:
+        assert wrong(dag, TORCH) == []
 
 
 def test_the_inputs_of_a_dag_may_be_unread_or_returned() -> None:

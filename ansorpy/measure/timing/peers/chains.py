@@ -23,11 +23,6 @@ def joined(terms: Terms, term: Term) -> Term:
     return term
 
 
-def is_number(term: Term, value: float) -> bool:
-    """Return whether a term is a constant of one element, up to the rounding of its dtype."""
-    return term.number is not None and isclose(term.number, value, rel_tol=1e-6)
-
-
 def _with_number(term: Term) -> tuple[Term, float] | None:
     """Return the operand and the number of an operator on a term and a constant number."""
     x, y = term.inputs
@@ -265,14 +260,9 @@ def _leaky(terms: Terms, term: Term) -> Term | None:
     if test.op not in ("GreaterOrEqual", "Greater") or test.inputs[0] is not x or other.op != "Mul":
         return None
     found = _with_number(other)
-    if not is_zero(test.inputs[1]) or found is None or found[0] is not x:
+    if test.inputs[1].number != 0 or found is None or found[0] is not x:
         return None
     return terms.make("LeakyRelu", [x], term.shape, term.dtype, alpha=found[1])
-
-
-def is_zero(term: Term) -> bool:
-    """Return whether a term is the number 0."""
-    return term.number == 0
 
 
 # Order: a rule that joins more comes first.

@@ -73,6 +73,9 @@ def _convolved(
         return None
     if {axis.name for axis in node.reduce_axes} != set(order[len(filters) :]) or not filters:
         return None
+    names = [*batch, *filters, *(slide.axis for slide in slides)]
+    if sorted(names) != sorted(axis.name for axis in node.axes):
+        return None
     groups = extents[depth.axis] // depth.share if depth.axis else 1
     inputs = prod(extents[name] for name in depth.taps)
     if prod(x.shape[d] for d in depth.dimensions) != groups * inputs:
@@ -98,7 +101,6 @@ def _convolved(
         made = windowed(terms, "Conv", operands, slides, extents, shape, 0.0, group=groups)
     if made is None:
         return None
-    names = [*batch, *filters, *(slide.axis for slide in slides)]
     made = reshaped(terms, made, [extents[name] for name in names])
     return transposed(terms, made, [names.index(axis.name) for axis in node.axes])
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from io import BytesIO
 from json import dumps
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from ansorpy.errors import GraphError
 from ansorpy.graph.graph import Graph
@@ -21,6 +24,7 @@ from ansorpy.te.dag import Dag
 SETTINGS: Final = "guest.json"
 MODEL: Final = "model.onnx"
 GRAPH: Final = "graph.py"
+CONSTANTS: Final = "constants.npz"
 
 
 def _model(graph: Graph, constant: frozenset[str]) -> Mapping[str, bytes]:
@@ -30,7 +34,10 @@ def _model(graph: Graph, constant: frozenset[str]) -> Mapping[str, bytes]:
 
 
 def _source(graph: Graph, constant: frozenset[str]) -> Mapping[str, bytes]:
-    return {GRAPH: torch_source(graph, constant).encode()}
+    text, arrays = torch_source(graph, constant)
+    buffer = BytesIO()
+    np.savez(buffer, **arrays)
+    return {GRAPH: text.encode(), CONSTANTS: buffer.getvalue()}
 
 
 @dataclass(frozen=True, slots=True)

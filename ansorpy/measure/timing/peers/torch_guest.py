@@ -50,7 +50,9 @@ def prepare(*arrays: Any) -> Callable[[], object]:
 
 def _bound_call(arrays: tuple[Any, ...]) -> Callable[[], tuple[Any, ...]]:
     tensors = [torch.from_numpy(array) for array in arrays]
-    ahead = GRAPH.ahead(*tensors)
+    with np.load(HERE / "constants.npz", allow_pickle=False) as file:
+        constants = {name: torch.from_numpy(file[name]) for name in file.files}
+    ahead = GRAPH.ahead(constants, *tensors)
     compute, mode = GRAPH.compute, torch.inference_mode
 
     def call() -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """A graph of library operators as two functions of PyTorch.
 
-`ahead(t0, ...)` returns the values that constant inputs and constants alone decide,
+`ahead(constants, t0, ...)` returns the values that constant inputs and constants alone decide,
 `compute(ahead, t0, ...)` the outputs, contiguous.
 """
 
@@ -19,8 +19,8 @@ HEAD: Final = (
 VIEWS: Final = frozenset({"Transpose", "Reshape", "Slice", "Expand", "Identity"})
 
 
-def torch_source(graph: Graph, constant: frozenset[str]) -> str:
-    """Return the text of both functions.
+def torch_source(graph: Graph, constant: frozenset[str]) -> tuple[str, dict[str, Array]]:
+    """Return the text of both functions, and the constants by name, which `ahead` takes first.
 
     Args:
         constant: names of inputs whose values are known before the calls.
@@ -28,7 +28,8 @@ def torch_source(graph: Graph, constant: frozenset[str]) -> str:
     Raises:
         GraphError: an operator has no form in PyTorch.
     """
-    return Printer(graph, constant).text()
+    printer = Printer(graph, constant)
+    return printer.text(), printer.constants()
 
 
 class Printer:
@@ -41,9 +42,7 @@ class Printer:
     def text(self) -> str:
         """Return the module."""
         first, then = [], []
-        for name, weight in self.graph.weights.items():
-            if any(name == read for node in self.graph.nodes for read in self._tensors(node)):
-                first.append(f"    {name} = {_tensor(weight.array)}")
+        first += [f"    {name} = constants[{name!r}]" for name in self.constants()]
         for node in self.graph.nodes:
             (name,) = node.outputs
             text = f"{name} = {self._call(node)}"
@@ -57,7 +56,8 @@ class Printer:
         made = [line.split(" = ")[0].strip() for line in first]
         found = [self._output(output.value) for output in self.graph.outputs]
         lines = [
-            HEAD, "", f"def ahead({names}):", *first, f"    return ({_listed(made)})", "", "",
+            HEAD, "", f"def ahead(constants, {names}):", *first, f"    return ({_listed(made)})",
+            "", "",
             f"def compute(ahead, {names}):", *([f"    ({_listed(made)}) = ahead"] if made else []),
             *then, f"    return ({_listed(found)})",
         ]  # fmt: skip
@@ -71,8 +71,12 @@ class Printer:
         """Return the values of a constant of the graph."""
         return self.graph.weights[name].array
 
+    def constants(self) -> dict[str, Array]:
+        """Return the constants that are operands, not numbers of the text."""
+        read = {name for node in self.graph.nodes for name in self._tensors(node)}
+        return {name: one.array for name, one in self.graph.weights.items() if name in read}
+
     def _tensors(self, node: Node) -> Sequence[str]:
-        """Return the inputs of a node that are tensors, not numbers of its text."""
         return node.inputs[:1] if node.op in ("Reshape", "Slice", "Expand", "Clip") else node.inputs
 
     def _call(self, node: Node) -> str:
@@ -100,12 +104,6 @@ class Printer:
 
 def _listed(names: Sequence[str]) -> str:
     return "".join(f"{name}, " for name in names).rstrip()
-
-
-def _tensor(array: Array) -> str:
-    return f"torch.tensor({array.tolist()!r}, dtype=torch.{array.dtype})".replace(
-        "inf", 'float("inf")'
-    ).replace("nan", 'float("nan")')
 
 
 def _function(name: str) -> str:

@@ -143,7 +143,9 @@ def index_of(index: Expr, node: Compute) -> Index | None:
                 tap, step = name, by
             case Var(name=name) if name in out and not axis:
                 axis, scale = name, by
-            case Binary(op="floordiv", a=Var(name=name), b=Const(value=value)) if name in out:
+            case Binary(op="floordiv", a=Var(name=name), b=Const(value=value)) if (
+                name in out and not axis
+            ):
                 axis, share, scale = name, int(value), by
             case _:
                 return None
