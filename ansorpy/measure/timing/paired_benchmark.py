@@ -20,6 +20,7 @@ NUMPY: Final = "numpy"
 NUMPY_PHASE: Final = "the NumPy baseline"
 PAUSE_S: Final = 0.03  # seconds for which threads of OpenBLAS and libgomp may spin after a call
 WARM_S: Final = 0.2  # seconds of untimed calls of a library: the first ones get memory and threads
+KEPT_S: Final = 0.2  # seconds of a first run up to which a library is timed in turns in any case
 PEER_PAUSE_S: Final = 0.06  # seconds for which those of ONNX Runtime may
 
 
@@ -70,14 +71,14 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
         if job.threads > 1 and guests & {before, after}:
             time.sleep(PEER_PAUSE_S if before.startswith(PEER) else PAUSE_S)
 
-    return interleave(calls, job.visits, job.sampling, pause)
+    # The first run of a library may be many times its usual time: it takes memory, or its threads
+    # meet another load.
+    kept_s = dict.fromkeys(libraries, KEPT_S)
+    return interleave(calls, job.visits, job.sampling, pause, kept_s=kept_s)
 
 
 def _warm(call: Callable[[], object]) -> None:
-    """Call a library until it has the memory that its results take in turns.
-
-    A first sample with page faults would be its only one, if it tells many times the best time.
-    """
+    """Call a library until it has the memory that its results take in turns."""
     end_s = time.perf_counter() + WARM_S
     while time.perf_counter() < end_s:
         call()
