@@ -364,6 +364,7 @@ class TaskResult:
     numpy_s: float | None = None
     numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
     own: tuple[RacedOwn, ...] = ()  # kernels of the user's own in the final race
+    peers: tuple[RacedOwn, ...] = ()  # installed libraries in the final race, which never win
     failures: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     suspects: tuple[Suspect, ...] = ()

@@ -72,8 +72,9 @@ class OursOnly(MeasurePool):
         late: Callable[[], bool] = lambda: False,
         beside: Callable[[], object] = lambda: None,
         own: Sequence[OwnKernel] = (),
+        peers: bool = False,
     ) -> dict[str, PairedTimes | Failed]:
-        """Race the contestants, without NumPy."""
+        """Race the contestants, without NumPy and libraries."""
         return super().race(contestants, False, first_case_s, late, beside, own)
 
 

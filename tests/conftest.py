@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ansorpy.measure.timing.peers import guest
 from ansorpy.plan import choices
 from ansorpy.search import EvolutionSettings, evolve, strategy
 from ansorpy.tuner import first_answer
 
 SKETCHES = 64  # the plans of at most so many sketches are kept
+LIBRARIES = guest.LIBRARIES
 FEW = 128, 2  # candidates and iterations of a round; tunings through a service have all of them
 
 # A busy machine is slow: no deadline of an example, and none of making examples.
@@ -55,6 +57,20 @@ def known_plans() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choices, "plans", lru_cache(SKETCHES)(choices.plans))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_libraries() -> Iterator[None]:
+    """Race without installed libraries: their imports take longer than a short tuning."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guest, "LIBRARIES", ())
+        yield
+
+
+@pytest.fixture
+def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Race with the libraries that are installed, ONNX Runtime at least."""
+    monkeypatch.setattr(guest, "LIBRARIES", LIBRARIES)
 
 
 @pytest.fixture

@@ -79,6 +79,7 @@ class FakePool:
         late: Callable[[], bool] = lambda: False,
         beside: Callable[[], object] = lambda: None,
         own: Sequence[OwnKernel] = (),
+        peers: bool = False,
     ) -> dict[str, PairedTimes | Failed]:
         beside()
         if self.fails:

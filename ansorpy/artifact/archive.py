@@ -197,13 +197,14 @@ def raced_fields(dag: Dag, record: Record, race: Race, threads: int) -> dict[str
         "numpy_note": race.numpy_note,
         **({"own": [_own(one, race.best_s) for one in race.own]} if race.own else {}),
         "verdict": verdict_of_race(race, threads).as_object(),
+        **({"peers": [_own(one, race.best_s) for one in race.peers]} if race.peers else {}),
         "trials": race.trials,
         "created_s": record.created_s,
     }
 
 
 def _own(one: RacedOwn, best_s: float) -> dict[str, Any]:
-    """Return the fields of a kernel of the user's own: its times and ratio, or a reason."""
+    """Return the fields of an own kernel or a library: its times and ratio, or a reason."""
     if one.best_s is None:
         return {"name": one.name, "latency_s": None, "ratio": None, "note": one.note}
     ratio = one.best_s / best_s

@@ -17,6 +17,7 @@ from ansorpy.measure.roofline import attainable_flop_per_s
 from ansorpy.measure.timing import delivered_call, final_race, libraries, shortlist
 from ansorpy.measure.timing.batch import BatchMeasurer
 from ansorpy.measure.timing.delivered_call import DeliveredCall
+from ansorpy.measure.timing.final_race import CheckedLibraries
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.local_slot import LocalSlot
@@ -76,6 +77,7 @@ class MeasurePool:
         self.cases = CaseFolders(dag, self.settings.seed, self.settings.edges, self.workers.sealed)
         self.slot = LocalSlot(self.workers, self.cases, self.settings)
         self.batches = BatchMeasurer(self.queue, self.slot, self.settings.backend, target)
+        self._libraries: CheckedLibraries | None = None  # checked before the first race with them
         self._peak: Reply | None = None  # the newest answer of `roofline.core_peak`
         try:
             self.workers.start()  # they import while the first case is computed
@@ -144,6 +146,7 @@ class MeasurePool:
         late: Callable[[], bool] = lambda: False,
         beside: Callable[[], object] = lambda: None,
         own: Sequence[OwnKernel] = (),
+        peers: bool = False,
     ) -> dict[str, PairedTimes | Failed]:
         """Check the contestants, then time them in turns in several fresh processes.
 
@@ -157,13 +160,17 @@ class MeasurePool:
             late: once it is true, no further process is started.
             beside: work of this process, done in a thread until the timing begins.
             own: kernels of the user's own, which race as "own: NAME" if they pass every case.
+            peers: installed libraries race as "peer: NAME" if they have operators for the Dag.
         """
         self._get_ready()
         with self._intact():
+            if peers and self._libraries is None:
+                self._libraries = final_race.checked_libraries(self.slot, self.dag, late)
+            libraries = self._libraries if peers else None
             self._begin_peak()
             return final_race.race(
                 self.batches, self.slot, self.dag, contestants, numpy, first_case_s or {}, late,
-                beside, own,
+                beside, own, libraries or final_race.NONE,
             )  # fmt: skip
 
     def rerank(

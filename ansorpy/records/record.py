@@ -97,7 +97,7 @@ def target_digest(target: Target) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RacedOwn:
-    """A kernel of the user's own in a race: its samples in seconds, or why it was left out."""
+    """A kernel of the user's own, or a library, in a race: its samples in seconds, or a reason."""
 
     name: str
     times_s: tuple[float, ...]  # () if it was left out
@@ -137,7 +137,7 @@ class Race:
     peak_flop_per_s: float = 0.0  # upper bound for all kernels of the task; 0.0: not known
     numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
     own: tuple[RacedOwn, ...] = ()  # kernels of the user's own
-    peers: tuple[RacedOwn, ...] = ()  # installed libraries
+    peers: tuple[RacedOwn, ...] = ()  # installed libraries, by name and version
     slowdown: float = 1.0  # median of the times of finalists over their costs in trials
 
     @property

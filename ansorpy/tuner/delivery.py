@@ -54,6 +54,7 @@ class Deliveries:
             first answer, nor whether a race drops a candidate while the search goes on.
         early: as of the request.
         own: kernels of the user's own in the races, by task.
+        peers: installed libraries take part in the races.
     """
 
     def __init__(
@@ -69,8 +70,9 @@ class Deliveries:
         repeatable: bool = False,
         early: bool = False,
         own: OwnByTask = MappingProxyType({}),
+        peers: bool = False,
     ) -> None:
-        self._own = own
+        self._own, self._peers = own, peers
         self._libraries, self._repeatable, self._early = libraries, repeatable, early
         self._stored_races = stored_races or {}
         self._pools, self._journal, self._hasty = pools, journal, hasty
@@ -280,7 +282,9 @@ class Deliveries:
         for _ in range(RACES):
             finalists = self._finalists(task, self._leaders(task))
             own = self._own.get(task.name, ())
-            raced = final_race.race(task, finalists, pool, request, late=self._is_late, own=own)
+            raced = final_race.race(
+                task, finalists, pool, request, late=self._is_late, own=own, peers=self._peers
+            )
             survived = any(isfinite(task.costs_s[candidate]) for candidate in finalists)
             if survived or task.best_s is None or self._is_late():
                 break

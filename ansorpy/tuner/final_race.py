@@ -63,6 +63,7 @@ def race(
     clock: Callable[[], float] = time.time,
     late: Callable[[], bool] = lambda: False,
     own: Sequence[OwnKernel] = (),
+    peers: bool = False,
 ) -> RaceResult | list[Failed]:
     """Race the finalists against the untuned kernel and NumPy; return the kernel to deliver.
 
@@ -74,6 +75,7 @@ def race(
         finalists: as they would be delivered, the most promising first.
         late: once it says so, one process of the race has to be enough.
         own: kernels of the user's own, which are timed and told, and never delivered.
+        peers: installed libraries are timed and told, too, and never win.
     """
     entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
     named = {f"tuned {place}": candidate for place, candidate in enumerate(finalists)}
@@ -90,8 +92,9 @@ def race(
 
     def hold() -> dict[str, Times | Failed]:
         return pool.race(
-            kernels_of, first_case_s=patience(task.best_s), late=late, beside=prepare_files, own=own
-        )
+            kernels_of, first_case_s=patience(task.best_s), late=late, beside=prepare_files,
+            own=own, peers=peers,
+        )  # fmt: skip
 
     costs_s = {name: task.costs_s.get(candidate) for name, candidate in named.items()}
     times, slowdown = calm_race(hold, costs_s, late)
@@ -270,6 +273,7 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         verified=True,
         winner=WINNERS[outcome.winner],
         own=outcome.own,
+        peers=outcome.peers,
         kernel=path,
         flop=task.flop,
         naive_s=min(outcome.naive_s, default=None),

@@ -6,7 +6,7 @@ from math import inf
 from typing import Final, Literal
 
 from ansorpy.measure.timing.interleave import PairedTimes as Times
-from ansorpy.measure.timing.own_kernel import OWN
+from ansorpy.measure.timing.own_kernel import OWN, PEER
 from ansorpy.measure.timing.paired_benchmark import NUMPY
 from ansorpy.records import RacedOwn
 
@@ -26,6 +26,7 @@ class Ranking:
     numpy_note: str  # why NumPy left the race; "": it did not
     errors: tuple[float, ...]  # errors of the kernel to deliver
     own: tuple[RacedOwn, ...] = ()  # kernels of the user's own; "own" won if one is the fastest
+    peers: tuple[RacedOwn, ...] = ()  # installed libraries, which never win
 
 
 def rank(finished: Mapping[str, Times], numpy_note: str, fixed: bool = False) -> Ranking:
@@ -35,6 +36,8 @@ def rank(finished: Mapping[str, Times], numpy_note: str, fixed: bool = False) ->
         fixed: the fastest tuned kernel is delivered even if the untuned one is faster: the user
             wrote its schedule.
     """
+    told = {name: times for name, times in finished.items() if name.startswith(PEER)}
+    finished = {name: times for name, times in finished.items() if name not in told}
     tuned = [name for name in finished if name not in (NAIVE, NUMPY) and not is_own(name)]
     best = min(tuned, key=lambda name: finished[name].median_s, default=NAIVE)
     medians_s = {name: times.median_s for name, times in finished.items()}
@@ -50,8 +53,11 @@ def rank(finished: Mapping[str, Times], numpy_note: str, fixed: bool = False) ->
         for name, times in finished.items()
         if is_own(name)
     )
+    peers = tuple(
+        RacedOwn(name.removeprefix(PEER), _samples(times)) for name, times in told.items()
+    )
     errors = finished[chosen].errors
-    return Ranking(winner, chosen, own, naive, numpy, numpy_note, errors, raced)
+    return Ranking(winner, chosen, own, naive, numpy, numpy_note, errors, raced, peers)
 
 
 def is_own(name: str) -> bool:

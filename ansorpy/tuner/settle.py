@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 from ansorpy.artifact import Test
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.timing.interleave import PairedTimes as Times
-from ansorpy.measure.timing.own_kernel import OWN
+from ansorpy.measure.timing.own_kernel import OWN, PEER
 from ansorpy.measure.timing.paired_benchmark import NUMPY
 from ansorpy.records import Race, RacedOwn, Record
 from ansorpy.search import Candidate
-from ansorpy.tuner.ranking import NAIVE, Ranking, is_own, rank
+from ansorpy.tuner.ranking import NAIVE, Ranking, rank
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.trust import versions
 
@@ -57,17 +57,21 @@ def settle(
     Args:
         named: the finalists among the entries.
         entries: kernels as they would be delivered; those that could not be built are failures.
-        times: of the entries that were built, of NumPy, and of kernels of the user's own.
+        times: of the entries that were built, of NumPy, of kernels of the user's own, and of
+            libraries.
         record: checks a kernel as it is delivered, and makes the record.
     """
     fit = {name: entry for name, entry in entries.items() if not isinstance(entry, Failed)}
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
     failed = {n: one for n, one in {**entries, **times}.items() if isinstance(one, Failed)}
     without = failed.pop(NUMPY, None)
-    left_out = tuple(
-        RacedOwn(name.removeprefix(OWN), (), failed.pop(name).message)
-        for name in list(failed)
-        if is_own(name)
+    own, peers = (
+        tuple(
+            RacedOwn(name.removeprefix(kind), (), failed.pop(name).message)
+            for name in list(failed)
+            if name.startswith(kind)
+        )
+        for kind in (OWN, PEER)
     )
     for name, candidate in named.items():
         if name in failed:
@@ -75,7 +79,7 @@ def settle(
     note = "" if without is None else without.message
     while any(name in finished for name in (named if task.fixed else fit)):
         ranking = rank(finished, note, task.fixed)
-        ranking = replace(ranking, own=(*ranking.own, *left_out))
+        ranking = replace(ranking, own=(*ranking.own, *own), peers=(*ranking.peers, *peers))
         raced = record(fit[ranking.chosen], ranking)
         if not isinstance(raced, Failed):
             return raced
@@ -111,6 +115,7 @@ def race_of(task: Task, entry: Entrant, ranking: Ranking, test: Test, request: s
         flop=entry.flop,
         numpy_note=ranking.numpy_note,
         own=ranking.own,
+        peers=ranking.peers,
     )
 
 

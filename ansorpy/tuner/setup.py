@@ -312,7 +312,7 @@ def deliveries_of(
     hasty = not request.trials
     return Deliveries(
         pools, journal, digest, out, budget, hasty, races, request.libraries,
-        repeatable=request.deterministic, early=request.early, own=request.own,
+        repeatable=request.deterministic, early=request.early, own=request.own, peers=request.race,
     )  # fmt: skip
 
 

@@ -109,8 +109,9 @@ class Finalists(OursOnly):
         late: Callable[[], bool] = lambda: False,
         beside: Callable[[], object] = lambda: None,
         own: Sequence[OwnKernel] = (),
+        peers: bool = False,
     ) -> dict[str, PairedTimes | Failed]:
-        """Race the tuned kernels; if none passes, race the untuned kernel."""
+        """Race the tuned kernels without libraries; if none passes, race the untuned kernel."""
         tuned = {name: one for name, one in contestants.items() if name != NAIVE}
         found = super().race(tuned, numpy, first_case_s, late, beside, own) if tuned else {}
         if any(isinstance(one, PairedTimes) for one in found.values()):

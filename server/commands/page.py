@@ -52,7 +52,7 @@ PANELS: Final = (
         "Search",
         ("allow", "fresh", "hosted"),
         ("without", "mode", "schedule", "template", "tuner", "cost-model", "search", "space",
-         "measurer", "seed", "deterministic", "transfer", "own", "store"),
+         "measurer", "seed", "deterministic", "transfer", "own", "race", "store"),
     ),
     Panel(
         "Several tasks",
@@ -68,7 +68,7 @@ PANELS: Final = (
     ),
     Panel(
         "Output",
-        ("out", "outputs", "print-after", "untuned", "print", "exact", "json", "verbose",
+        ("out", "outputs", "explain", "print-after", "untuned", "print", "exact", "json", "verbose",
          "version"),
         ("profile", "install-completion", "show-completion"),
     ),

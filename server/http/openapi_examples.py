@@ -107,6 +107,22 @@ _JOB: Final[Mapping[str, Any]] = {
             "naive_s": 4.4e-05,
             "numpy_s": 9.3e-06,
             "numpy_note": "",
+            "verdict": {
+                "sentence": "1.22x faster than ONNX Runtime 1.32.0 (5.1 us against 6.2 us, 1"
+                " thread), verified against float64 loops",
+                "level": "green",
+                "ratio": 1.2156862745098038,
+                "ours_s": 5.1e-06,
+                "peer": "ONNX Runtime 1.32.0",
+                "peer_s": 6.2e-06,
+                "peers": [
+                    {"name": "ONNX Runtime 1.32.0", "seconds": 6.2e-06, "note": "", "alike": False}
+                ],
+                "threads": 1,
+                "oracle": "float64 loops",
+                "slowdown": 1.0,
+                "remedies": [],
+            },
             "compile_s": 0.84,
             "same_as": "",
             "winner": "tuned",

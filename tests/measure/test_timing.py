@@ -296,6 +296,16 @@ def test_slow_kernels_leave_a_race_early_and_very_slow_ones_at_once() -> None:
     assert rivals(found) == ["a"]
 
 
+def test_a_slow_first_run_up_to_some_seconds_may_be_excused() -> None:
+    fake = Fake()
+    calls = {"late": fake.call("l", 0.1, 0.02), "a": fake.call("a", 0.01)}
+    found = interleave(
+        calls, 6, SamplingOptions(), clock=lambda: fake.now_s, switches=lambda: fake.switches,
+        kept_s={"late": 0.2},
+    )  # fmt: skip
+    assert found["late"] == pytest.approx((0.02,) * 3)
+
+
 def test_steady_times_are_those_of_a_steady_machine() -> None:
     assert steady_s({}) == {}
     assert steady_s({"a": (2.0, 2.0), "b": (3.0, 3.0)}) == {"a": 2.0, "b": 3.0}

@@ -1,6 +1,7 @@
 """The final race: check finalists and baselines, then time them in turns in fresh processes."""
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,8 +16,10 @@ from ansorpy.measure.timing.delivered_call import sealed_files
 from ansorpy.measure.timing.interleave import PairedTimes, rivals
 from ansorpy.measure.timing.local_slot import LocalSlot
 from ansorpy.measure.timing.numpy_baseline import numpy_call
-from ansorpy.measure.timing.own_kernel import OWN, OwnCheck, OwnKernel, PlacedKernel
+from ansorpy.measure.timing.own_kernel import OWN, PEER, OwnCheck, OwnKernel, PlacedKernel
 from ansorpy.measure.timing.paired_benchmark import NUMPY, NUMPY_PHASE, BenchmarkJob
+from ansorpy.measure.timing.peers.guest import peers_of
+from ansorpy.measure.timing.peers.translate import Unmapped
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.workers.failure_kinds import failed_run
 from ansorpy.measure.workers.replies import Reply, Returned
@@ -25,6 +28,9 @@ from ansorpy.te.dag import Dag
 
 OWN_CHECK: Final = "ansorpy.measure.timing.own_kernel:check"
 BENCHMARK: Final = "ansorpy.measure.timing.paired_benchmark:benchmark"
+PEER_S: Final = 20.0  # seconds for the import of a library and its calls with all cases
+SLOW_START_S: Final = 1.0  # seconds of a check, above which a library is in one process only
+NO_TIME: Final = "no time"
 NO_COPIES: Final = (
     "copies of it in one process would take turns, so it has no throughput to compare"
 )
@@ -38,6 +44,21 @@ class CheckedCode:
     errors: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedLibraries:
+    """Installed libraries by name in a race: those that passed the cases, and failures of others.
+
+    `slow` are those that start slowly: they run in the first process of a race only.
+    """
+
+    guests: Mapping[str, PlacedKernel]
+    failed: Mapping[str, Failed]
+    slow: frozenset[str]
+
+
+NONE: Final = CheckedLibraries({}, {}, frozenset())
+
+
 def race(
     batches: BatchMeasurer,
     slot: LocalSlot,
@@ -48,11 +69,13 @@ def race(
     late: Callable[[], bool],
     beside: Callable[[], object],
     own: Sequence[OwnKernel] = (),
+    libraries: CheckedLibraries = NONE,
 ) -> dict[str, PairedTimes | Failed]:
     """Build and check the contestants, then race them; as `MeasurePool.race`.
 
-    If a process with guests fails, NumPy and kernels of the user's own, it races again without the
-    guest whose call the message names, else without the first; the guest's entry is the failure.
+    If a process with guests fails, NumPy, libraries and kernels of the user's own, it races again
+    without the guest whose call the message names, else without the first; the guest's entry is the
+    failure.
     """
     names = list(contestants)
     settings = slot.settings
@@ -72,6 +95,7 @@ def race(
             done, report = verdict
             kernels[name] = CheckedCode(done.built, report.errors)
     guests = _checked_own(slot, dag, own, found)
+    found |= libraries.failed
     slot.workers.start_caller()
     batches.queue.wait_quiet()
     with slot.reserve():
@@ -79,8 +103,18 @@ def race(
         if rival is not None and settings.sampling.cores:
             rival, found[NUMPY] = None, Failed("build", NO_COPIES)
         processes, sampling = settings.race_processes, settings.sampling
-        found |= race_checked(slot, kernels, rival, late, processes, sampling, guests)
-    return {name: found[name] for name in (*names, *_own_names(own), NUMPY) if name in found}
+        found |= race_checked(
+            slot,
+            kernels,
+            rival,
+            late,
+            processes,
+            sampling,
+            {**guests, **libraries.guests},
+            libraries.slow,
+        )
+    order = [*names, *_own_names(own), *libraries.guests, *libraries.failed, NUMPY]
+    return {name: found[name] for name in order if name in found}
 
 
 def _own_names(own: Sequence[OwnKernel]) -> list[str]:
@@ -91,23 +125,52 @@ def _own_names(own: Sequence[OwnKernel]) -> list[str]:
 def _checked_own(
     slot: LocalSlot, dag: Dag, own: Sequence[OwnKernel], found: dict[str, PairedTimes | Failed]
 ) -> dict[str, PlacedKernel]:
-    """Return the own kernels that pass every case, by name; failures of the others go to `found`.
-
-    Each is called in a fresh process.
-    """
+    """Return the own kernels that pass every case, by name; other failures go to `found`."""
     guests = {}
-    inputs = tuple(node.name for node in dag.placeholders)
     for name, one in zip(_own_names(own), own, strict=True):
-        placed = PlacedKernel(one.name, str(sealed_files(slot, one.files) / one.main), inputs)
-        job = OwnCheck(placed, str(slot.cases.of(None)))
-        with slot.reserve(), slot.workers.racers(1) as (racer,):
-            timeout_s, fresh = slot.settings.race_timeout_s, racer is slot.workers.slot
-            reply = racer.call(OWN_CHECK, job, timeout_s, fresh=fresh)
-        if isinstance(reply, Returned) and reply.value is None:
-            guests[name] = placed
+        checked = _checked(slot, dag, one, slot.settings.race_timeout_s, nans=True)
+        if isinstance(checked, PlacedKernel):
+            guests[name] = checked
         else:
-            found[name] = failed_run(reply, 0.0)
+            found[name] = checked
     return guests
+
+
+def checked_libraries(slot: LocalSlot, dag: Dag, late: Callable[[], bool]) -> CheckedLibraries:
+    """Return the installed libraries after a check of each; once it is late, none is checked."""
+    guests, failed, slow = dict[str, PlacedKernel](), dict[str, Failed](), set[str]()
+    for version, one in peers_of(dag, slot.workers.threads).items():
+        name, begin_s = f"{PEER}{version}", time.monotonic()
+        if slot.settings.sampling.cores:
+            checked: PlacedKernel | Failed = Failed("build", NO_COPIES)
+        elif isinstance(one, Unmapped):
+            checked = Failed("build", one.reason)
+        elif late():
+            checked = Failed("build", NO_TIME)
+        else:
+            checked = _checked(slot, dag, one, PEER_S, nans=False)
+        if isinstance(checked, Failed):
+            failed[name] = checked
+            continue
+        guests[name] = checked
+        if time.monotonic() - begin_s > SLOW_START_S:
+            slow.add(name)
+    return CheckedLibraries(guests, failed, frozenset(slow))
+
+
+def _checked(
+    slot: LocalSlot, dag: Dag, one: OwnKernel, timeout_s: float, nans: bool
+) -> PlacedKernel | Failed:
+    """Return a guest as files that passed the cases in a fresh process, or its failure."""
+    inputs = tuple(node.name for node in dag.placeholders)
+    placed = PlacedKernel(one.name, str(sealed_files(slot, one.files) / one.main), inputs)
+    job = OwnCheck(placed, str(slot.cases.of(None)), nans)
+    with slot.reserve(), slot.workers.racers(1) as (racer,):
+        fresh = racer is slot.workers.slot
+        reply = racer.call(OWN_CHECK, job, timeout_s, fresh=fresh)
+    if isinstance(reply, Returned) and reply.value is None:
+        return placed
+    return failed_run(reply, 0.0)
 
 
 def race_checked(
@@ -118,10 +181,15 @@ def race_checked(
     processes: int,
     sampling: SamplingOptions,
     own: Mapping[str, PlacedKernel] = MappingProxyType({}),
+    once: Set[str] = frozenset(),
 ) -> dict[str, PairedTimes | Failed]:
     """Time kernels, and NumPy's evaluation of a Dag, in turns in several fresh processes.
 
     A contestant that is clearly beaten in one process does not run in the later ones.
+
+    Args:
+        own: the guests: kernels of the user's own, and libraries.
+        once: guests that run in the first process only.
     """
     phases = {name: guest.phase for name, guest in own.items()}
     phases |= {} if numpy is None else {NUMPY: NUMPY_PHASE}
@@ -152,7 +220,7 @@ def race_checked(
             # A kernel that is beaten by guests only is still our best.
             ours = {name: found for name, found in times.items() if name not in phases}
             stay = {*rivals(times), *(rivals(ours) if ours else ())}
-            left = [name for name in left if name in stay]
+            left = [name for name in left if name in stay and name not in once]
     raced = {
         name: PairedTimes(tuple(found), kernels[name].errors if name in kernels else ())
         for name, found in runs.items()

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
 
 from ansorpy.measure.timing.sampling import (
     HOPELESS,
@@ -53,6 +54,7 @@ def interleave(
     pause: Callable[[str, str], object] = lambda before, after: None,
     clock: Clock = time.perf_counter,
     switches: Switches = preemptions,
+    kept_s: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, tuple[float, ...]]:
     """Time the calls in turns, A B A B ...; return one sample per visit, in seconds per call.
 
@@ -63,6 +65,7 @@ def interleave(
     Args:
         pause: called between contestants, with the names of both, so that spinning threads can go
             to sleep.
+        kept_s: by name, seconds up to which a first run does not outclass a contestant.
     """
     found: dict[str, list[float]] = {}
     for name, call in calls.items():
@@ -70,7 +73,7 @@ def interleave(
     limit_s = options.outclassed_ratio * min((times[0] for times in found.values()), default=0.0)
     loops: dict[str, int] = {}
     for name, call in calls.items():
-        if found[name][0] > max(limit_s, options.min_sample_s):
+        if found[name][0] > max(limit_s, options.min_sample_s, kept_s.get(name, 0.0)):
             continue
         warm_s, _ = sample(call, 1, options, clock, switches)
         loops[name] = loops_for(warm_s, options.min_sample_s)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, walk
 from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.measure.timing.contraction import contraction_of
 from ansorpy.measure.timing.slices import slice_of
 from ansorpy.measure.verify.inputs import Array, Inputs, constants
 from ansorpy.oracle.numeric import BINARY
@@ -129,25 +130,15 @@ def _extreme(node: Compute, shapes: _Shapes) -> _Step | None:
 
 def _contraction(node: Compute, shapes: _Shapes) -> _Step | None:
     """Sum over k of A[..] * B[..], both read by distinct axes: one batched matmul."""
-    match node.body[0]:
-        case Binary(op="mul", a=Read() as a, b=Read() as b):
-            pass
-        case _:
-            return None
-    if np.dtype(node.dtype).kind != "f" or a.dtype != node.dtype or b.dtype != node.dtype:
-        return None
     extent = _extents(node)
-    one, two = slice_of(a, extent, shapes[a.tensor]), slice_of(b, extent, shapes[b.tensor])
-    if one is None or two is None:
+    found = contraction_of(node, extent, shapes)
+    if found is None or np.dtype(node.dtype).kind != "f":
         return None
+    if found.a.dtype != node.dtype or found.b.dtype != node.dtype:
+        return None
+    a, b, one, two = found.a, found.b, found.left, found.right
+    batch, rows, columns, over = found.batch, found.rows, found.columns, found.over
     left, right = one.axes, two.axes
-    out = [axis.name for axis in node.axes]
-    over = [axis.name for axis in node.reduce_axes]
-    batch = [name for name in out if name in left and name in right]
-    rows = [name for name in out if name in left and name not in right]
-    columns = [name for name in out if name in right and name not in left]
-    if set(over) - set(left) or set(over) - set(right) or set(out) - set(left) - set(right):
-        return None
 
     def size(names: Sequence[str]) -> int:
         return prod(extent[name] for name in names)
@@ -156,7 +147,7 @@ def _contraction(node: Compute, shapes: _Shapes) -> _Step | None:
     order_b = [right.index(name) for name in (*batch, *over, *columns)]
     lead = [extent[name] for name in batch]
     made = [*batch, *rows, *columns]
-    back = [made.index(name) for name in out]
+    back = [made.index(axis.name) for axis in node.axes]
 
     def step(values: Values) -> tuple[Array]:
         x = values[a.tensor, a.output][one.at].transpose(order_a)

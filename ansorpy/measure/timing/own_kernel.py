@@ -24,6 +24,7 @@ from ansorpy.measure.verify.inputs import Array, Inputs
 from ansorpy.measure.workers.worker_main import watch
 
 OWN: Final = "own: "  # the names of such kernels in a race begin so
+PEER: Final = "peer: "  # the names of installed libraries in a race begin so
 PICKLED: Final = "function.pickle"
 MAX_PICKLED: Final = 64 << 20  # bytes of a function with the values that it uses
 
@@ -62,10 +63,14 @@ class PlacedKernel:
 
 @dataclass(frozen=True)
 class OwnCheck:
-    """An own kernel and the folder of the cases that it has to pass."""
+    """An own kernel and the folder of the cases that it has to pass.
+
+    `nans`: also those with NaNs, which some libraries do not hand on from a maximum.
+    """
 
     kernel: PlacedKernel
     folder: str
+    nans: bool = True
 
 
 def of_function(function: Callable[..., Any], name: str) -> OwnKernel:
@@ -115,6 +120,8 @@ def check(job: OwnCheck) -> Failed | None:
     watch(job.kernel.phase)
     function = _loaded(job.kernel).run
     for case in workplace(job.folder).cases:
+        if case.nans and not job.nans:
+            continue
         arrays = arguments(case.inputs, job.kernel.inputs)
         results = function(*arrays)
         found = results if isinstance(results, tuple) else (results,)

@@ -9,7 +9,7 @@ from ansorpy.measure.backend import MachineCode, backend
 from ansorpy.measure.timing.cold_weights import affordable
 from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.numpy_baseline import numpy_call
-from ansorpy.measure.timing.own_kernel import PlacedKernel, arguments, timed_call
+from ansorpy.measure.timing.own_kernel import PEER, PlacedKernel, arguments, timed_call
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.workplace import BoundKernel, workplace
 from ansorpy.measure.verify.inputs import Inputs
@@ -19,11 +19,14 @@ from ansorpy.te.dag import Dag
 NUMPY: Final = "numpy"
 NUMPY_PHASE: Final = "the NumPy baseline"
 PAUSE_S: Final = 0.03  # seconds for which threads of OpenBLAS and libgomp may spin after a call
+WARM_S: Final = 0.2  # seconds of untimed calls of a library: the first ones get memory and threads
+KEPT_S: Final = 0.2  # seconds of a first run up to which a library is timed in turns in any case
+PEER_PAUSE_S: Final = 0.06  # seconds for which those of ONNX Runtime may
 
 
 @dataclass(frozen=True)
 class BenchmarkJob:
-    """Kernels to time in turns, with NumPy's evaluation of `numpy` if given, and own kernels."""
+    """Kernels to time in turns, with NumPy's evaluation of `numpy` if given, and guests."""
 
     backend: str
     kernels: tuple[tuple[str, MachineCode], ...]
@@ -57,12 +60,28 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
         kernels.append(place.bind(loaded, built, case, job.threads, cold, cores))
         calls[name] = kernels[-1].call
 
+    libraries = [name for name in calls if name.startswith(PEER)]
+    for name in libraries:
+        _warm(calls[name])  # once nothing else allocates memory
+    if libraries and job.threads > 1:
+        time.sleep(PEER_PAUSE_S)
+
     def pause(before: str, after: str) -> None:
         # Kernels share one thread runtime, whose spinning threads serve the next kernel as well.
         if job.threads > 1 and guests & {before, after}:
-            time.sleep(PAUSE_S)
+            time.sleep(PEER_PAUSE_S if before.startswith(PEER) else PAUSE_S)
 
-    return interleave(calls, job.visits, job.sampling, pause)
+    # The first run of a library may be many times its usual time: it takes memory, or its threads
+    # meet another load.
+    kept_s = dict.fromkeys(libraries, KEPT_S)
+    return interleave(calls, job.visits, job.sampling, pause, kept_s=kept_s)
+
+
+def _warm(call: Callable[[], object]) -> None:
+    """Call a library until it has the memory that its results take in turns."""
+    end_s = time.perf_counter() + WARM_S
+    while time.perf_counter() < end_s:
+        call()
 
 
 def _numpy(dag: Dag, arrays: Inputs) -> Callable[[], object]:
