@@ -23,6 +23,7 @@ from ansorpy.events import (
     FirstAnswer,
     Improved,
     Judged,
+    NoTrials,
     Plugged,
     Preflight,
     Racing,
@@ -32,9 +33,10 @@ from ansorpy.events import (
     Started,
     Stopping,
     TaskDone,
+    TooShort,
     Warmed,
 )
-from ansorpy.units import clock, duration, eta_s, size
+from ansorpy.units import clock, counted, duration, eta_s, size
 
 Report = Callable[[Event], None]
 SomeEvent = TypeVar("SomeEvent")
@@ -278,6 +280,8 @@ def as_line(event: Event) -> str:
             return _of_round(event)
         case Preflight() | Emulating():
             return _of_check(event)
+        case TooShort() | NoTrials():
+            return _of_budget(event)
         case (
             BaselineTimed()
             | FirstAnswer()
@@ -308,6 +312,19 @@ def _of_check(event: Preflight | Emulating) -> str:
         return told
     may = ", which may not suffice" if event.free_bytes < event.need_bytes else ""
     return f"{told} of memory, {size(event.free_bytes)} are free{may}"
+
+
+def _of_budget(event: TooShort | NoTrials) -> str:
+    if isinstance(event, TooShort):
+        tasks = counted(event.tasks, "task")
+        return (
+            f"{event.asked_s:g} s are too few: {event.ends} of {tasks} takes about"
+            f" {event.least_s:.0f} s, which count in their place"
+        )
+    return (
+        f"{event.seconds:g} s were enough for no trial: {event.enough_s:.0f} s give about"
+        f" {event.trials}"
+    )
 
 
 def _of_round(event: RoundDone) -> str:

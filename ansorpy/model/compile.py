@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +14,15 @@ from ansorpy.bundle.container import write_bundle
 from ansorpy.bundle.weightless import without_weights
 from ansorpy.cost.explained import explained_s
 from ansorpy.errors import RunError, SpecError
-from ansorpy.events import Finished, FirstAnswer, Forecast, Improved, Stopped, TaskResult
+from ansorpy.events import (
+    Finished,
+    FirstAnswer,
+    Forecast,
+    Improved,
+    Stopped,
+    TaskResult,
+    TooShort,
+)
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.groups import Partition
 from ansorpy.graph.partition import partition
@@ -23,6 +31,7 @@ from ansorpy.graph.wire.document import Document
 from ansorpy.graph.wire.draw import with_drawn_weights
 from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.model.assemble import Origin, TaskLibrary, plan_of
+from ansorpy.model.budget import ModelBudget
 from ansorpy.model.events import (
     BundleWritten,
     Cutting,
@@ -33,7 +42,7 @@ from ansorpy.model.events import (
 )
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.tasks import ModelTasks, tasks_of
-from ansorpy.model.verify import ModelReference, check, reference_of
+from ansorpy.model.verify import BUDGET_S, ModelReference, check, reference_of
 from ansorpy.records import RecordStore
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule, Verdict
@@ -73,6 +82,7 @@ class ModelRequest:
         digest: sha256 of the file, hex.
         reference: inputs and right outputs; those of `reference_of` unless given.
         done: trials of an interrupted attempt at the same request, by task; they are in the store.
+        race_s: seconds that a race of the whole bundle takes after the last one is written.
         document: of a graph whose weights are elsewhere, as it was sent: after passes. The bundle
             is verified with stand-ins of the weights, and has none.
     """
@@ -86,6 +96,7 @@ class ModelRequest:
     reference: ModelReference | None = None
     done: Mapping[str, int] = field(default_factory=dict)
     document: Document | None = None
+    race_s: float = 0.0
 
     def __post_init__(self) -> None:
         require_cpu(self.target.kind)
@@ -118,8 +129,14 @@ class ModelResult:
     recuts: tuple[Recut, ...] = ()
     explained_s: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def untuned(self) -> int:
+        """The number of tasks with untuned kernels: there was no time for others."""
+        return sum(task.winner == "baseline" for task in self.tasks)
+
     def __str__(self) -> str:
         """Return a summary for people."""
+        untuned = f"; {self.untuned} of {counted(len(self.tasks), 'task')} have untuned kernels"
         hosted = f", {counted(len(self.hosted), 'node')} by NumPy" if self.hosted else ""
         return (
             f"{self.bundle}: kernels take {duration(self.model_s)} per call;"
@@ -127,6 +144,7 @@ class ModelResult:
             f" {counted(self.trials, 'trial')}, {self.seconds:.0f} s"
             f" ({self.stopped}); error {self.error:.1e} of the largest element, at most"
             f" {self.bound:.1e}, verified against {self.reference}"
+            f"{untuned if self.untuned else ''}"
             f"{'' if self.forecast is None else f'; {self.forecast}'}"
             f"{''.join(f'; {one}' for one in self.recuts)}"
         )
@@ -139,8 +157,7 @@ class Compilation:
     request: ModelRequest
     tasks: ModelTasks
     partition: Partition
-    begin_s: float
-    clock: Callable[[], float]
+    budget: ModelBudget
     weights_bytes: int = 0  # weights that a run of the model reads
     reference: ModelReference | None = None
     libraries: dict[str, TaskLibrary] = field(default_factory=dict)
@@ -232,15 +249,17 @@ class Compilation:
             RunError: it cannot be run, or its outputs are wrong; no bundle is left then.
         """
         asked = self.request
-        if self.reference is None:
-            self.reference = reference_of(asked.graph, asked.file, asked.options.seed)
+        begin_s = self.budget.spent_s
+        self.refer()
+        assert self.reference is not None  # `refer` has set it
+        reference = self.reference.within(self.budget.check_left_s, self.model_s)
         parts = recorded_parts(_request(self, self.tasks.dags, weights={}))
         origin = Origin(asked.digest, asked.target.cores, parts)
-        plan = plan_of(self.partition, self.tasks, self.libraries, origin, self.reference.self_test)
+        plan = plan_of(self.partition, self.tasks, self.libraries, origin, reference.self_test)
         new, bare = (asked.out.with_name(f"{asked.out.stem}.{w}.zip") for w in ("new", "bare"))
         try:
             write_bundle(new, plan)
-            error = check(new, self.reference, asked.target.cores, asked.graph.name)
+            error = check(new, reference, asked.target.cores, asked.graph.name)
             if asked.document is not None:
                 without_weights(new, bare, asked.document.text)
                 bare.replace(new)
@@ -248,8 +267,21 @@ class Compilation:
         finally:
             new.unlink(missing_ok=True)
             bare.unlink(missing_ok=True)
-        ref, spent_s = self.reference, self.clock() - self.begin_s
-        return BundleWritten(asked.out, self.model_s, error, ref.bound, ref.told, spent_s)
+        spent_s = self.budget.spent_s
+        self.budget.note_written(spent_s - begin_s)
+        return BundleWritten(
+            asked.out, self.model_s, error, reference.bound, reference.told, spent_s
+        )
+
+    def refer(self) -> None:
+        """Ask the oracle for the right outputs, unless they are known.
+
+        Raises:
+            GraphError: the interpreter cannot run the graph.
+        """
+        if self.reference is None:
+            asked, limit_s = self.request, self.budget.oracle_s(BUDGET_S)
+            self.reference = reference_of(asked.graph, asked.file, asked.options.seed, limit_s)
 
 
 def compiled(
@@ -260,6 +292,7 @@ def compiled(
     clock: Callable[[], float] = time.monotonic,
     pools: Callable[[Request], Pools] | None = None,
     journal: Journal | None = None,
+    begin_s: float | None = None,
 ) -> Generator[ModelEvent, None, ModelResult]:
     """Yield the events of the tuning of a model; return its result.
 
@@ -271,12 +304,15 @@ def compiled(
     Args:
         pools: opens the measuring processes of a request; those of this machine unless given.
         journal: the rounds go here instead of to the store; not with experience.
+        begin_s: when the command began, by `clock`: `seconds` count from there; now unless given.
 
     Raises:
         SpecError: the request is wrong.
         RunError: the bundle's outputs are wrong.
     """
-    begin_s = clock()
+    budget = ModelBudget(
+        request.options.seconds, clock() if begin_s is None else begin_s, clock, request.race_s
+    )
     options, target = request.options, request.target
     rules = find_rules(target.kind, options.allow, options.without) if rules is None else rules
     sent = request.document is not None
@@ -290,17 +326,21 @@ def compiled(
     names = [dag.name for dag in tasks.dags]
     options.check_tasks(names)
     chosen_dags(tasks.dags, options.tasks)  # refuses an unknown name
-    yield _divided(request.graph, simplified, tasks, clock() - begin_s)
-    tune = _tuner(rules, store, pools, journal)
+    yield _divided(request.graph, simplified, tasks, budget.spent_s)
+    tune = _tuner(rules, store, pools, journal, clock)
     if sent:  # only now: no stand-in may decide about tasks
         whole = with_drawn_weights(request.graph, options.seed)
         request, parted = replace(request, graph=whole), replace(parted, graph=whole)
     size = tasks.weights_bytes
-    work = Compilation(request, tasks, parted, begin_s, clock, size, request.reference)
+    work = Compilation(request, tasks, parted, budget, size, request.reference)
+    if budget.limited:  # a bundle needs the oracle: its time is known before that of the others
+        work.refer()
+        yield from _too_short(work)
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
         ended = Finished((), 0.0, "trials")  # without a task there is nothing to tune
         if tasks.dags:
-            first = _request(work, tasks.dags, trials=0, seconds=None, weights={})
+            dags = _lightest_first(work) if budget.limited else tasks.dags
+            first = _request(work, dags, trials=0, seconds=budget.answers_s(), weights={})
             ended = yield from work.follow(tune(first, Path(folder), None))
         needed = [one.task for one in tasks.parts if one.task]
         lacking = [name for name in needed if name not in work.libraries]
@@ -333,7 +373,7 @@ def compiled(
         tasks=tuple(replace(work.results[dag.name], kernel=None) for dag in tasks.dags),
         hosted=tuple(one.group.title for one in tasks.parts if one.lowered is None),
         trials=work.trials,
-        seconds=clock() - begin_s,
+        seconds=budget.spent_s,
         stopped=stopped,
         forecast=outlook,
         recuts=tuple(work.recuts),
@@ -342,6 +382,24 @@ def compiled(
 
 
 Tune = Callable[[Request, Path, Experience | None], Generator[ModelEvent, None, Finished]]
+
+
+def _too_short(work: Compilation) -> Iterator[TooShort]:
+    """Yield the least seconds of the bundle, if the request has fewer."""
+    asked_s, tasks = work.request.options.seconds, len(work.tasks.dags)
+    least_s = work.budget.raised_to_least(tasks)
+    if asked_s is not None and least_s is not None:
+        yield TooShort(asked_s, least_s, tasks, "a bundle of untuned kernels")
+
+
+def _lightest_first(work: Compilation) -> tuple[Dag, ...]:
+    """Return the Dags of the tasks, the largest share of the model last (`TimeBudget.answer`)."""
+    weights, target = work.tasks.weights, work.request.target
+
+    def part_s(dag: Dag) -> float:
+        return max(weights.get(dag.name, 0.0), 1.0) * explained_s(dag, target)
+
+    return tuple(sorted(work.tasks.dags, key=part_s))
 
 
 def _mended(
@@ -362,6 +420,7 @@ def _mended(
         for name, count in weights.items()
         if count * times_s.get(name, 0.0) >= LEAST_SHARE * model_s
         and times_s.get(name, 0.0) > SUSPECT * usual_s[name]
+        and work.results[name].winner == "tuned"
     ]
     slow.sort(key=lambda name: -weights[name] * times_s[name])
     cut = work.tasks.in_pieces(work.partition.graph, slow[:MOST_CUT])
@@ -369,8 +428,7 @@ def _mended(
         return stopped
     found = {one.whole.task: one for one in cut.cuts}
     pieces = {name: [cut.parts[n].task for n in one.members] for name, one in found.items()}
-    limit_s = asked.options.seconds
-    if limit_s is None or work.clock() - work.begin_s < limit_s:
+    if work.budget.searched(1):
         new = [dag for dag in cut.dags if dag.name not in times_s]
         yield Cutting(tuple(found), len(cut.dags), tuple(new))
         work.tasks = cut
@@ -378,7 +436,7 @@ def _mended(
             dag.name: name for name in found for dag in new if dag.name in pieces[name]
         }
         if new:
-            request = _request(work, new, trials=0, seconds=None, weights={})
+            request = _request(work, new, trials=0, seconds=work.budget.cuts_s(), weights={})
             stopped = (yield from work.follow(tune(request, folder, None))).stopped
         times_s = work.times_s()
     for name, parts in pieces.items():
@@ -394,6 +452,7 @@ def _tuner(
     store: RecordStore,
     pools: Callable[[Request], Pools] | None,
     journal: Journal | None,
+    clock: Callable[[], float],
 ) -> Tune:
     """Return a function that tunes a request for libraries, with files in a folder."""
 
@@ -402,8 +461,9 @@ def _tuner(
     ) -> Generator[ModelEvent, None, Finished]:
         opened = None if pools is None else partial(pools, request)
         return run(
-            request, rules, store, folder, pools=opened, journal=journal, experience=experience
-        )
+            request, rules, store, folder, pools=opened, clock=clock, journal=journal,
+            experience=experience,
+        )  # fmt: skip
 
     return tune
 
@@ -426,7 +486,7 @@ def search_request(
     heavy = [dag for dag in ranked if part_s[dag.name] >= LEAST_SHARE * work.model_s]
     named = {dag.name: {dag.name, work.cut_from.get(dag.name)} for dag in tasks.dags}
     heavy = [dag for dag in heavy if not options.tasks or named[dag.name] & {*options.tasks}]
-    heavy = heavy[: trials // LEAST_TRIALS]
+    heavy = heavy[: work.budget.searched(trials // LEAST_TRIALS)]
     if not heavy:
         return None
     share = trials // len(heavy)
@@ -440,19 +500,17 @@ def search_request(
         if count and left < LEAST_TRIALS:
             return None
         heavy = [dag for dag in heavy if earlier[dag.name] < share]
-    left_s = None if options.seconds is None else options.seconds - (work.clock() - work.begin_s)
     target_s = options.target_latency_s
     if target_s is not None:
         target_s -= work.model_s - sum(part_s[dag.name] for dag in heavy)
-    over = left_s is not None and left_s <= 0
     reached = options.target_latency_s is not None and work.model_s <= options.target_latency_s
-    if not heavy or left <= 0 or over or reached or (target_s is not None and target_s <= 0):
+    if not heavy or left <= 0 or reached or (target_s is not None and target_s <= 0):
         return None
     return _request(
         work,
         heavy,
         trials=left,
-        seconds=left_s,
+        seconds=work.budget.search_s(),
         target_latency_s=target_s,
         weights={dag.name: weights[dag.name] for dag in heavy},
     )

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from ansorpy.events import FirstAnswer, Preflight, RoundDone, Started, Stopping
+from ansorpy.events import FirstAnswer, Preflight, RoundDone, Started, Stopping, TooShort
 from ansorpy.model.events import BundleWritten, Cutting, Divided, ModelEstimate, ModelEvent, Recut
 from ansorpy.progress import Painter, as_line, bar, is_painted
 from ansorpy.units import clock, counted, duration
@@ -69,8 +69,8 @@ class ModelTally:
                 self.phase = "ending" if self.asked else "opening the search"
                 self.written = True
                 return as_text(event)
-            case Preflight() | Recut():
-                return as_line(event) if isinstance(event, Preflight) else str(event)
+            case Preflight() | TooShort() | Recut():
+                return str(event) if isinstance(event, Recut) else as_line(event)
             case Stopping():
                 self.phase = "stopping"
                 if not self.written:

@@ -58,6 +58,7 @@ def race(
     clock: Callable[[], float] = time.time,
     late: Callable[[], bool] = lambda: False,
     own: Sequence[OwnKernel] = (),
+    expected_s: float | None = None,
 ) -> RaceResult | list[Failed]:
     """Race the finalists against the untuned kernel and NumPy; return the kernel to deliver.
 
@@ -69,6 +70,7 @@ def race(
         finalists: as they would be delivered, the most promising first.
         late: once it says so, one process of the race has to be enough.
         own: kernels of the user's own, which are timed and told, and never delivered.
+        expected_s: time of a finalist if there was no trial, for the patience with the untuned one.
     """
     entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
     named = {f"tuned {place}": candidate for place, candidate in enumerate(finalists)}
@@ -83,7 +85,7 @@ def race(
         for kernel in kernels_of.values():
             test_of(kernel.meaning)
 
-    first_case_s = patience(task.best_s)
+    first_case_s = patience(expected_s if task.best_s is None else task.best_s)
     times = pool.race(
         kernels_of, first_case_s=first_case_s, late=late, beside=prepare_files, own=own
     )

@@ -213,11 +213,12 @@ class Task:
         self.allowed = frozenset(one for state in self.sketches for one in reformulations(state))
 
     @uncollected()
-    def lower(self, limit: int = ALL_PLANS) -> None:
+    def lower(self, limit: int = ALL_PLANS, late: Callable[[], bool] = lambda: False) -> None:
         """Open the choices of the sketches and lower each plan: the search space, or a part of it.
 
         Args:
             limit: about how many plans; plans of an earlier call keep their numbers.
+            late: once it returns True, no plan is lowered beside those of earlier calls.
 
         Raises:
             SpecError: no sketch can be lowered.
@@ -225,7 +226,8 @@ class Task:
         if self.space is not None:
             self.space.open(self)
             return
-        for plan in all_plans(self.sketches, self.target, limit):
+        more = late if self.plans else lambda: False
+        for plan in all_plans(self.sketches, self.target, limit, more):
             text = plan_text(plan)
             if text in self.texts or len(sample(plan, 1, np.random.default_rng(0))):
                 self.add_plan(plan, text)  # else its sizes leave no row
@@ -252,10 +254,19 @@ class Task:
         """Return the outcome that takes the place of a trial of a candidate; None without one."""
         return self.recorded.get((self.texts[candidate.plan], candidate.row))
 
-    def load_records(self, records: Sequence[Record]) -> None:
-        """Load the trusted trials of earlier tunings; a trial of an unknown plan is left out."""
-        for record in records:
+    def load_records(
+        self, records: Sequence[Record], late: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Load the trusted trials of earlier tunings; a trial of an unknown plan is left out.
+
+        Args:
+            late: once it returns True, trials of plans that are not yet lowered are left out, those
+                of the slowest.
+        """
+        for record in sorted(records, key=lambda one: cost_of(one.outcome)):
             if not is_trusted(record, self.dag):
+                continue
+            if record.plan not in self.texts and late():
                 continue
             number = self._plan_of(record)
             if number is None or len(record.row) != len(self.plans[number].sizes):
