@@ -180,8 +180,8 @@ class TimeBudget:
         recent = {one: mean(seen[-RECENT:]) for one, seen in self._answers_s.items()}
         if kind in recent:
             return MARGIN * recent[kind]
-        slow = max((recent[one] / ANSWERS_S[one] for one in recent), default=1.0)
-        return DOUBT * ANSWERS_S[kind] * max(1.0, slow)
+        slow = max((MARGIN * recent[one] / ANSWERS_S[one] for one in recent), default=DOUBT)
+        return ANSWERS_S[kind] * max(1.0, slow)
 
     def note_opened(self, kind: Answer, seconds: float) -> None:
         """Take in how long it took to open a task and to answer it, if it was answered."""
