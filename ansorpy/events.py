@@ -51,7 +51,7 @@ class Started:
 class TooShort:
     """The seconds asked for are fewer than the least that the tasks take, `least_s`: these count.
 
-    `ends` names what each task ends with.
+    `ends` names the least delivery of a task: a raced kernel, a library, or the bundle of a model.
     """
 
     asked_s: float

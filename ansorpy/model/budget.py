@@ -64,7 +64,7 @@ class ModelBudget:
     def raised_to_least(self, tasks: int) -> float | None:
         """Return the least seconds of a bundle if they exceed those of the request, else None.
 
-        They count from then on: what is spent so far, an untuned kernel of each task, the bundle.
+        They count from then on: the time so far, an untuned kernel of each task, and the bundle.
         """
         least_s = self.spent_s + MARGIN * (tasks * UNTUNED_S + WRITE_S) + self._race_s
         if self._seconds is None or least_s <= self._seconds:

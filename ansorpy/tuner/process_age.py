@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 STAT: Final = Path("/proc/self/stat")
-START_FIELD: Final = 19  # of those behind the name of the program: ticks since the machine started
+START_FIELD: Final = 19  # index behind the name of the program: start in ticks of the machine
 MOST_S: Final = 60.0  # an older process did not start for this command, or has another clock
 
 

@@ -131,7 +131,7 @@ class TimeBudget:
         if left_s == inf:
             return trials
         if self._libraries and len(self._tried) < self._tasks:
-            left_s -= MARGIN * self.finish_s  # of a task that has its first trial
+            left_s -= MARGIN * self.finish_s  # end of a task with a first trial
         count = int((left_s - self._round_s) / self._trial_s)
         return min(trials, max(count, 0 if self._safe else FIRST_TRIALS))
 

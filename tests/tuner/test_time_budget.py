@@ -254,7 +254,6 @@ def test_a_tuning_keeps_to_its_seconds(tmp_path: Path, seconds: float) -> None:
 
 
 def test_a_search_without_trials_races_the_choice_and_tells_the_seconds(tmp_path: Path) -> None:
-    """Its final race is the only one, and what it races is the choice of the cost model."""
     clock, races = Clock(), list[float]()
 
     class Busy(SlowPool):
