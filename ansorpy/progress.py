@@ -322,7 +322,7 @@ def _of_budget(event: TooShort | NoTrials) -> str:
             f" {event.least_s:.0f} s, which count in their place"
         )
     return (
-        f"{event.seconds:g} s were enough for no trial: {event.enough_s:.0f} s give about"
+        f"{event.seconds:.3g} s were enough for no trial: {event.enough_s:.0f} s give about"
         f" {event.trials}"
     )
 

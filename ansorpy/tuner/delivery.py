@@ -37,6 +37,9 @@ LEADERS: Final = 32  # candidates timed again in turns: a single trial may have 
 LEADING: Final = 1.5  # ratio of a leader's cost to the third least: the least may be too small
 RERANK_S: Final = 1.0  # seconds in which the leaders are timed again
 FINALISTS: Final = 3  # candidates in the race, in their delivered form
+UNKNOWN_S: Final = (
+    0.25  # time of a choice that was never run: the untuned kernel has 20 times as long
+)
 RACES: Final = 3  # races at most, if no finalist passes
 INTERIM: Final = "interim"  # the request of an intermediate race: it answers none
 
@@ -341,11 +344,9 @@ class Deliveries:
         for _ in range(RACES):
             finalists = self._finalists(task, self._leaders(task))
             own = self._own.get(task.name, ())
-            answered = self._firsts.get(task.name)
-            expected_s = None if answered is None else answered.best_s
             raced = final_race.race(
                 task, finalists, pool, request, late=self._budget.finish_late, own=own,
-                expected_s=expected_s,
+                expected_s=self._expected_s(task),
             )  # fmt: skip
             survived = any(isfinite(task.costs_s.get(candidate, 0.0)) for candidate in finalists)
             if survived or task.best_s is None or self._budget.finish_late():
@@ -355,6 +356,13 @@ class Deliveries:
             self._raced[task.name] = self._leaders(task), raced
             task.note_race(raced.best_s)
         return raced
+
+    def _expected_s(self, task: Task) -> float | None:
+        """Return the time of the finalist that races without a trial; None if there were trials."""
+        if task.costs_s or task.first is None:
+            return None
+        answered = self._firsts.get(task.name)
+        return UNKNOWN_S if answered is None else answered.best_s
 
     def _write(self, task: Task, raced: RaceResult, best_so_far: bool = False) -> Path:
         path = final_race.deliver(

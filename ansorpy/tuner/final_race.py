@@ -27,6 +27,7 @@ from ansorpy.tuner.settle import race_of, record_of, settle
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.twins import renamed, schedule_of
 
+LATE: Final = "not exported: no time was left"
 OUTCLASSED = 20.0  # times the best trial
 OUTCLASSED_S = 1.0
 WINNERS: Final[Mapping[str, Winner]] = {"tuned": "tuned", "baseline": "baseline", "own": "own"}
@@ -94,7 +95,7 @@ def race(
         # The untuned kernel may have run the first case only.
         wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None
         test = test_of(entry.kernel.meaning)
-        return wrong or recorded(task, pool, entry, ranking, test, request, clock())
+        return wrong or recorded(task, pool, entry, ranking, test, request, clock(), late())
 
     return settle(task, named, entries, times, record)
 
@@ -107,18 +108,19 @@ def recorded(
     test: Test,
     request: str,
     now_s: float,
+    late: bool = False,
 ) -> RaceResult | Failed:
     """Return a finished race as a record with its delivered kernel, or the failure of its file.
 
     The file that is to be delivered is called as its user will call it. That goes on beside the
-    export of the library.
+    export of the library, for which there is no time if it is late.
     """
     result = replace(
         race_of(task, entry, ranking, test, request), peak_flop_per_s=pool.attainable_flop_per_s()
     )
     files = kernel_files(task.dag, entry.kernel, entry.schedule, result, task.target)
     calling = pool.begin_call(files, entry.kernel.meaning)
-    library, digest, native_s = exported(task, pool, entry)
+    library, digest, native_s = (LATE, "", ()) if late else exported(task, pool, entry)
     compile_s = pool.end_call(calling)
     if isinstance(compile_s, Failed):
         return compile_s

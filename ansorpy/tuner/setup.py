@@ -246,7 +246,7 @@ class Context:
         clock: Callable[[], float],
     ) -> "Context":
         """Return the context of a search over `tasks`; `tune.run` explains the arguments."""
-        budget = budget_of(request, setup.begin_s, len(tasks), clock)
+        budget = budget_of(request, setup, len(tasks), clock)
         taught = request.transfer and not request.fresh
         transfer = Transfer(setup.experience, request.target, request.seed, taught)
         model = model or model_of(request, transfer.prior)
@@ -300,26 +300,21 @@ class Context:
         )
 
 
-def budget_of(
-    request: Request, begin_s: float, tasks: int, clock: Callable[[], float]
-) -> TimeBudget:
-    """Return the time budget of a request: its seconds, or the least that its tasks take."""
-    libraries = request.libraries or not request.trials
-    end_s = LIBRARY_END_S if request.trials else UNTUNED_S
-    return TimeBudget(
-        max_s(request, tasks), begin_s, tasks, clock, finish_s=end_s if libraries else None,
-        libraries=libraries, sure=has_choice(request),
-    )  # fmt: skip
-
-
-def max_s(request: Request, tasks: int) -> float | None:
-    """Return the seconds of a request, or the least that its tasks take if that is more.
+def budget_of(request: Request, setup: Setup, tasks: int, clock: Callable[[], float]) -> TimeBudget:
+    """Return the time budget of a request: its seconds, or the least that its tasks take.
 
     A model counts the seconds of its tasks itself (`model.budget`).
     """
-    if request.seconds is None or request.libraries or not has_choice(request):
-        return request.seconds
-    return max(request.seconds, least_s(tasks, request.trials))
+    libraries, seconds = request.libraries or not request.trials, request.seconds
+    if seconds is not None and has_choice(request) and not request.libraries:
+        earlier_s = setup.stored.checkpoint.seconds if setup.stored.checkpoint else 0.0
+        start_s = clock() - setup.begin_s - earlier_s
+        seconds = max(seconds, earlier_s + least_s(tasks, request.trials, start_s))
+    end_s = LIBRARY_END_S if request.trials else UNTUNED_S
+    return TimeBudget(
+        seconds, setup.begin_s, tasks, clock, finish_s=end_s if libraries else None,
+        libraries=libraries, sure=has_choice(request),
+    )  # fmt: skip
 
 
 def has_choice(request: Request) -> bool:

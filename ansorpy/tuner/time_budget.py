@@ -17,12 +17,14 @@ from ansorpy.events import TimeSpent
 # one choice, or not at all: its untuned kernel is delivered.
 Answer = Literal["several", "one", "none"]
 
-START_S: Final = 2.0  # to start Python and the measuring processes: 1 to 3 seen
+START_S: Final = 1.5  # to start Python and to read a request; a busy machine takes longer
+BUSY: Final = 3.0  # ratio of the least seconds on a busy machine to those on a calm one, at most
 OPEN_S: Final = 1.0  # to open promising plans of a task and to choose among them
 FINISH_S: Final = 6.0  # to race and write the kernel of one task: 4 to 10 seen on small machines
 HURRIED_FINISH_S: Final = 4.0  # likewise with one finalist
 LATE_S: Final = 2.0  # to call and write a kernel after its race: then no further process races
 TRIALS_PER_FINISH: Final = 4.0  # checks and timings of a kernel at the end, in those of a trial
+MOST_SLOW: Final = 2.0  # ratio of the expected time of an end on a busy machine, at most
 TRIAL_S: Final = 0.2
 ROUND_S: Final = 1.0  # to propose candidates and learn from them
 MARGIN: Final = 1.1  # ratio of the reserve for the end to its expected time
@@ -64,7 +66,7 @@ class TimeBudget:
         libraries: bool = False,
         sure: bool = False,
     ) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._begin_s = begin_s
         self._tasks = tasks
         self._clock = clock
@@ -79,9 +81,10 @@ class TimeBudget:
         self._expected_s: dict[str, float] = {}  # seconds of one trial, by task
         self._delivered_s = begin_s  # when a kernel was last delivered
         self._library_s, self._offered_s = LIBRARY_S, begin_s  # likewise of libraries
-        usual_s = HURRIED_FINISH_S if self.hurried else FINISH_S
-        self.finish_s = finish_s or (UNTUNED_S if libraries else usual_s)
+        self._usual_s = HURRIED_FINISH_S if self.hurried else FINISH_S  # expected on a calm machine
+        self.finish_s = finish_s or (UNTUNED_S if libraries else self._usual_s)
         self._finish_seen = finish_s is not None
+        self._trials_s = 0.0  # longest checks and timing of a first answer
 
     @property
     def spent_s(self) -> float:
@@ -107,7 +110,7 @@ class TimeBudget:
     @property
     def left_s(self) -> float:
         """The time left of the whole budget."""
-        return inf if self._seconds is None else self._seconds - self.spent_s
+        return inf if self.seconds is None else self.seconds - self.spent_s
 
     @property
     def finish_left_s(self) -> float:
@@ -118,7 +121,7 @@ class TimeBudget:
     @property
     def hurried(self) -> bool:
         """True if there is time for promising plans and one finalist only."""
-        return self._seconds is not None and self._seconds < self._tasks * HURRIED_S
+        return self.seconds is not None and self.seconds < self._tasks * HURRIED_S
 
     @property
     def _safe(self) -> bool:
@@ -169,7 +172,7 @@ class TimeBudget:
         The last tasks are those that take most time, so that lack of time is that of small ones. A
         task without an answer gets its untuned kernel; in a race the choice of the cost model.
         """
-        if self._seconds is None:
+        if self.seconds is None:
             return "several"
         kinds: tuple[Answer, ...] = ("several", "one")
         left_s, count = self.search_left_s, self._tasks - self._passed
@@ -188,6 +191,7 @@ class TimeBudget:
         self._passed += 1
         if kind != "none":
             self._answers_s.setdefault(kind, []).append(seconds)
+            self._expect_finish(seconds / ANSWERS_S[kind])
 
     def note_answer(self, task: str, trial_s: float = 0.0, short: bool = True) -> None:
         """Take in that a task has its first answer.
@@ -198,9 +202,18 @@ class TimeBudget:
         """
         self._answers += 1
         self._expected_s[task] = trial_s if short else 0.0
+        self._trials_s = max(self._trials_s, trial_s)
+        self._expect_finish(1.0)
+
+    def _expect_finish(self, slow: float) -> None:
+        """Expect the end of a task by first answers, until one was seen.
+
+        Args:
+            slow: ratio of the time of an answer to that on a calm machine.
+        """
         if not (self._finish_seen or self._libraries):
-            usual_s = HURRIED_FINISH_S if self.hurried else FINISH_S
-            self.finish_s = max(self.finish_s, usual_s + TRIALS_PER_FINISH * trial_s)
+            usual_s = self._usual_s * min(max(1.0, slow), MOST_SLOW)
+            self.finish_s = max(self.finish_s, usual_s + TRIALS_PER_FINISH * self._trials_s)
 
     def note_round(self, trials: int, spent: TimeSpent, task: str = "") -> None:
         """Take in how long a round of a task took."""
@@ -241,10 +254,13 @@ class TimeBudget:
         return TOLD_STEP_S * ceil((self.spent_s + search_s + self.reserve_s) / TOLD_STEP_S)
 
 
-def least_s(tasks: int, trials: int) -> float:
+def least_s(tasks: int, trials: int, start_s: float = START_S) -> float:
     """Return the least seconds of a tuning: its start, and a delivery of each task.
 
     Args:
         trials: 0: libraries are delivered, else raced kernels.
+        start_s: seconds of the start of the command, which are more on a busy machine.
     """
-    return START_S + tasks * (OPEN_S + HURRIED_FINISH_S if trials else UNTUNED_S)
+    slow = min(max(1.0, start_s / START_S), BUSY)
+    each_s = OPEN_S + HURRIED_FINISH_S if trials else UNTUNED_S
+    return max(START_S, start_s) + slow * tasks * each_s

@@ -34,7 +34,7 @@ from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.round import Laps, Round, append, bind, emit, evolve, measure, prebuild, update
 from ansorpy.tuner.search_state import SearchState
-from ansorpy.tuner.setup import Context, Opening, local_pools, max_s, prepare
+from ansorpy.tuner.setup import Context, Opening, local_pools, prepare
 from ansorpy.tuner.suspects import suspects_of
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.time_budget import TOLD_TRIALS
@@ -82,7 +82,7 @@ def run(
         preflight.check_memory(tasks, free_bytes)
         with closing(open_pools()) as opened:
             context = Context.of(request, setup, tasks, model, opened, clock)
-            yield from too_short(request, len(tasks))
+            yield from too_short(request, context)
             try:
                 openings = context.openings(request)
                 for task in tasks:
@@ -91,7 +91,7 @@ def run(
                     if openings[task.name].baseline:
                         yield from context.deliveries.baseline(task)
                 if request.trials:
-                    if not setup.stored.rounds:
+                    if not setup.stored.rounds and context.budget.fitting(1):
                         yield from preflight.check_kernel(tasks, opened, free_bytes, clock)
                     yield from context.transfer.warm_up(tasks, clock)
                     state = context.search_state(request, results)
@@ -115,12 +115,12 @@ def run(
     return last
 
 
-def too_short(request: Request, tasks: int) -> Iterator[TooShort]:
+def too_short(request: Request, context: Context) -> Iterator[TooShort]:
     """Yield the least seconds that the tasks of a request take, if it has fewer."""
-    taken_s = max_s(request, tasks)
-    if request.seconds is not None and taken_s is not None and taken_s > request.seconds:
+    asked_s, taken_s = request.seconds, context.budget.seconds
+    if asked_s is not None and taken_s is not None and taken_s > asked_s:
         ends = "a raced kernel" if request.trials else "a verified library"
-        yield TooShort(request.seconds, taken_s, tasks, ends)
+        yield TooShort(asked_s, taken_s, len(context.tasks), ends)
 
 
 def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterator[Event]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ansorpy.bundle.load import load_model
-from ansorpy.events import FirstAnswer, RoundDone, TooShort
+from ansorpy.events import FirstAnswer, RoundDone, TimeSpent, TooShort
 from ansorpy.graph.interp import run
 from ansorpy.measure.host import local_target
 from ansorpy.model.budget import SEARCHED_S, WRITE_S, ModelBudget
@@ -16,7 +16,6 @@ from ansorpy.model.events import BundleWritten
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.verify import reference_of
 from ansorpy.records import MemoryStore
-from ansorpy.tuner import time_budget
 from ansorpy.tuner.time_budget import (
     HURRIED_FINISH_S,
     LIBRARY_END_S,
@@ -74,7 +73,7 @@ def test_answers_check_and_search_fit_into_the_seconds(
         clock.now_s += 1.0  # to start processes
         turn = 0
         while count := search.fitting(16):
-            spent = time_budget.TimeSpent(0.5, 0.2 * count, 0.3)
+            spent = TimeSpent(0.5, 0.2 * count, 0.3)
             clock.now_s += spent.total_s
             search.note_round(count, spent, str(turn % searched))
             turn += 1
