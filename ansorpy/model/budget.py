@@ -10,6 +10,7 @@ from typing import Final
 from ansorpy.tuner.time_budget import MARGIN, UNTUNED_S
 
 WRITE_S: Final = 3.0  # to link a bundle, to write it, and to start the process that checks it
+EXIT_S: Final = 0.5  # to end the measuring processes and this one
 ORACLE_SHARE: Final = 0.1  # share of the seconds for an oracle's answers about hard inputs
 CUTS_SHARE: Final = 0.5  # share of the time left for the first answers of pieces
 SEARCHED_S: Final = 6.0  # to open a task, to measure its first round and to write its library
@@ -54,19 +55,19 @@ class ModelBudget:
     def tuning_left_s(self) -> float:
         """The time left before the bundle has to be written, checked and raced."""
         written_s = WRITE_S if self._written_s is None else self._written_s
-        return self.left_s - MARGIN * written_s - self._race_s
+        return self.left_s - MARGIN * written_s - self._race_s - EXIT_S
 
     @property
     def check_left_s(self) -> float:
         """The time left for calls of the bundle that is checked next, before its race."""
-        return self.left_s - WRITE_S - self._race_s
+        return self.left_s - WRITE_S - self._race_s - EXIT_S
 
     def raised_to_least(self, tasks: int) -> float | None:
         """Return the least seconds of a bundle if they exceed those of the request, else None.
 
         They count from then on: the time so far, an untuned kernel of each task, and the bundle.
         """
-        least_s = self.spent_s + MARGIN * (tasks * UNTUNED_S + WRITE_S) + self._race_s
+        least_s = self.spent_s + MARGIN * (tasks * UNTUNED_S + WRITE_S) + self._race_s + EXIT_S
         if self._seconds is None or least_s <= self._seconds:
             return None
         self._seconds = least_s

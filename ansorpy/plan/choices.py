@@ -70,18 +70,26 @@ def plans(
 
 
 def all_plans(
+    sketches: tuple[State, ...], target: Target, limit: int = ALL_PLANS
+) -> tuple[Plan, ...]:
+    """Return about `limit` plans, with an equal share for every sketch."""
+    return tuple(each_plan(sketches, target, limit))
+
+
+def each_plan(
     sketches: tuple[State, ...],
     target: Target,
     limit: int = ALL_PLANS,
     late: Callable[[], bool] = lambda: False,
-) -> tuple[Plan, ...]:
-    """Return about `limit` plans, with an equal share for every sketch.
+) -> Iterator[Plan]:
+    """Yield the plans of `all_plans`, those of a sketch once all of them are lowered.
 
     Args:
         late: once it returns True, no further plan is lowered.
     """
     share = max(1, min(PLANS, limit // max(1, len(sketches))))
-    return tuple(plan for sketch in sketches[:limit] for plan in plans(sketch, target, share, late))
+    for sketch in sketches[:limit]:
+        yield from plans(sketch, target, share, late)
 
 
 def _by_rank(context: SketchContext) -> Iterator[dict[str, StageChoice]]:

@@ -153,8 +153,13 @@ class TimeBudget:
         """
         return self._safe and self.search_left_s <= 0
 
-    def opening_late(self) -> Callable[[], bool]:
-        """Return a function that tells when the other plans of a task have taken their time."""
+    def opening_late(self) -> Callable[[], bool] | None:
+        """Return a function that tells when the other plans of a task have taken their time.
+
+        None without seconds.
+        """
+        if self.seconds is None:
+            return None
         end_s = self._clock() + OPENING_SHARE * self.search_left_s
         return lambda: self._clock() >= end_s
 

@@ -188,7 +188,7 @@ def open_plans(
     context: Context,
     task: Task,
     limit: int = ALL_PLANS,
-    late: Callable[[], bool] = lambda: False,
+    late: Callable[[], bool] | None = None,
 ) -> Derived:
     """Derive the sketches of a task, unless they are known, and lower about `limit` plans.
 

@@ -49,7 +49,7 @@ def start(
     trials: int,
     estimates: Sequence[Record] = (),
     near: Sequence[Record] = (),
-    late: Callable[[], bool] = lambda: False,
+    late: Callable[[], bool] | None = None,
 ) -> Iterator[Seeded]:
     """Load the trusted records of a task and defer programs of the others to its first round.
 

@@ -9,12 +9,14 @@ from ansorpy.bundle.load import load_model
 from ansorpy.events import FirstAnswer, RoundDone, TimeSpent, TooShort
 from ansorpy.graph.interp import run
 from ansorpy.measure.host import local_target
-from ansorpy.model.budget import SEARCHED_S, WRITE_S, ModelBudget
+from ansorpy.model.budget import EXIT_S, SEARCHED_S, WRITE_S, ModelBudget
 from ansorpy.model.check_inputs import random_inputs
 from ansorpy.model.compile import ModelRequest, compiled
 from ansorpy.model.events import BundleWritten
 from ansorpy.model.options import ModelOptions
+from ansorpy.model.progress import ModelTally
 from ansorpy.model.verify import reference_of
+from ansorpy.progress import as_line
 from ansorpy.records import MemoryStore
 from ansorpy.tuner.time_budget import (
     HURRIED_FINISH_S,
@@ -86,11 +88,21 @@ def test_the_least_seconds_of_a_bundle_count_if_the_request_has_fewer() -> None:
     clock = Clock()
     budget = ModelBudget(5.0, clock(), clock, race_s=2.0)
     clock.now_s += 4.0
-    least_s = 4.0 + MARGIN * (18 * UNTUNED_S + WRITE_S) + 2.0
+    least_s = 4.0 + MARGIN * (18 * UNTUNED_S + WRITE_S) + 2.0 + EXIT_S
     assert budget.raised_to_least(18) == pytest.approx(least_s)
     assert budget.left_s == pytest.approx(least_s - 4.0)
     assert budget.raised_to_least(18) is None
     assert HURRIED_FINISH_S > UNTUNED_S, "a bundle races none of its kernels"
+
+
+def test_the_least_seconds_are_a_line() -> None:
+    told = TooShort(12.0, 21.4, 18, "a bundle of untuned kernels")
+    line = (
+        "12 s are too few: a bundle of untuned kernels of 18 tasks takes about 21 s, which count in"
+        " their place"
+    )
+    assert as_line(told) == line
+    assert ModelTally(0.0).take(told, painted=False) == line
 
 
 def test_hard_inputs_without_time_are_left_out_of_the_check() -> None:
