@@ -196,7 +196,7 @@ class TimeBudget:
         self._passed += 1
         if kind != "none":
             self._answers_s.setdefault(kind, []).append(seconds)
-            self._expect_finish(seconds / ANSWERS_S[kind])
+            self._expect(seconds / ANSWERS_S[kind])
 
     def note_answer(self, task: str, trial_s: float = 0.0, short: bool = True) -> None:
         """Take in that a task has its first answer.
@@ -208,16 +208,20 @@ class TimeBudget:
         self._answers += 1
         self._expected_s[task] = trial_s if short else 0.0
         self._trials_s = max(self._trials_s, trial_s)
-        self._expect_finish(1.0)
+        self._expect(1.0)
 
-    def _expect_finish(self, slow: float) -> None:
-        """Expect the end of a task by first answers, until one was seen.
+    def _expect(self, slow: float) -> None:
+        """Expect the end of a task, and rounds, by first answers, until one was seen.
 
         Args:
             slow: ratio of the time of an answer to that on a calm machine.
         """
+        slow = min(max(1.0, slow), MOST_SLOW)
+        if not self._rounds:
+            self._round_s = max(self._round_s, slow * ROUND_S)
+            self._trial_s = max(self._trial_s, slow * TRIAL_S)
         if not (self._finish_seen or self._libraries):
-            usual_s = self._usual_s * min(max(1.0, slow), MOST_SLOW)
+            usual_s = self._usual_s * slow
             self.finish_s = max(self.finish_s, usual_s + TRIALS_PER_FINISH * self._trials_s)
 
     def note_round(self, trials: int, spent: TimeSpent, task: str = "") -> None:

@@ -282,8 +282,8 @@ def test_a_search_without_trials_races_the_choice_and_tells_the_seconds(tmp_path
         )
     )
     (told,) = [event for event in events if isinstance(event, NoTrials)]
-    assert (told.seconds, told.enough_s, told.trials) == (8.0, 20.0, TOLD_TRIALS)
-    assert as_line(told) == "8 s were enough for no trial: 20 s give about 30"
+    assert (told.seconds, told.enough_s, told.trials) == (8.0, 30.0, TOLD_TRIALS)
+    assert as_line(told) == "8 s were enough for no trial: 30 s give about 30"
     (end,) = [event for event in events if isinstance(event, Finished)]
     assert raced == [["naive", "tuned 0"]]
     assert end.results[0].winner == "tuned"
