@@ -56,6 +56,28 @@ class Crowded:
 
 
 @dataclass(frozen=True, slots=True)
+class TooShort:
+    """The seconds asked for are fewer than the least that the tasks take, `least_s`: these count.
+
+    `ends` names the least delivery of a task: a raced kernel, a library, or the bundle of a model.
+    """
+
+    asked_s: float
+    least_s: float
+    tasks: int
+    ends: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoTrials:
+    """The search ended by its seconds before a trial; `enough_s` would allow about `trials`."""
+
+    seconds: float
+    enough_s: float
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plugged:
     """A part of the tuning that is not the default one: its option, name and package.
 
@@ -427,7 +449,7 @@ class Finished:
 
 
 Event = (
-    Started | Crowded | Plugged | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer
-    | BaselineTimed | Preflight | RoundDone | Improved | Delivered | Stopping | Racing | Emulating
-    | TaskDone | Finished
+    Started | Crowded | TooShort | NoTrials | Plugged | Derived | Seeded | Warmed | Judged | Skipped
+    | FirstAnswer | BaselineTimed | Preflight | RoundDone | Improved | Delivered | Stopping
+    | Racing | Emulating | TaskDone | Finished
 )  # fmt: skip

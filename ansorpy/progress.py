@@ -24,6 +24,7 @@ from ansorpy.events import (
     FirstAnswer,
     Improved,
     Judged,
+    NoTrials,
     Plugged,
     Preflight,
     Racing,
@@ -33,9 +34,10 @@ from ansorpy.events import (
     Started,
     Stopping,
     TaskDone,
+    TooShort,
     Warmed,
 )
-from ansorpy.units import clock, duration, eta_s, size
+from ansorpy.units import clock, counted, duration, eta_s, size
 
 Report = Callable[[Event], None]
 SomeEvent = TypeVar("SomeEvent")
@@ -266,8 +268,6 @@ def as_line(event: Event) -> str:
             names = ", ".join(tasks)
             equal = "".join(f"; {twin} equals {task}" for twin, task in twins.items())
             return f"tuning {names}: {trials} trials, {sum(known)} records known{equal}"
-        case Crowded(warning=warning):
-            return f"warning: {warning}"
         case Derived():
             return _of_space(event)
         case Seeded(task=task, programs=programs, reasons=reasons):
@@ -281,6 +281,8 @@ def as_line(event: Event) -> str:
             return _of_round(event)
         case Preflight() | Emulating():
             return _of_check(event)
+        case TooShort() | NoTrials() | Crowded():
+            return _of_warning(event)
         case (
             BaselineTimed()
             | FirstAnswer()
@@ -311,6 +313,21 @@ def _of_check(event: Preflight | Emulating) -> str:
         return told
     may = ", which may not suffice" if event.free_bytes < event.need_bytes else ""
     return f"{told} of memory, {size(event.free_bytes)} are free{may}"
+
+
+def _of_warning(event: TooShort | NoTrials | Crowded) -> str:
+    if isinstance(event, Crowded):
+        return f"warning: {event.warning}"
+    if isinstance(event, TooShort):
+        tasks = counted(event.tasks, "task")
+        return (
+            f"{event.asked_s:g} s are too few: {event.ends} of {tasks} takes about"
+            f" {event.least_s:.0f} s, which count in their place"
+        )
+    return (
+        f"{event.seconds:.3g} s were enough for no trial: {event.enough_s:.0f} s give about"
+        f" {event.trials}"
+    )
 
 
 def _of_round(event: RoundDone) -> str:

@@ -1,7 +1,7 @@
 """A finished kernel to a zip: `kernel.py`, `simd.py`, `manifest.json`; `constants.npz` if needed.
 
 And the exported library: `libkernel.so` (`kernel.o` if no linker was found), `kernel.h`, and
-`native.py`, which calls it.
+`native.py`, which calls it, with `reference.py` for its self-test.
 """
 
 import json
@@ -26,6 +26,7 @@ from ansorpy.artifact.needs import needed_features
 from ansorpy.artifact.npz import npz
 from ansorpy.artifact.package import LIBRARY, box
 from ansorpy.artifact.rate import EFFECTIVE, rate_of
+from ansorpy.artifact.reference import REFERENCE, reference_text
 from ansorpy.codegen.exported_types import Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simd_file import FILE
@@ -67,6 +68,7 @@ def pack(
         content[LIBRARY if native.linked else "kernel.o"] = native.code
         content["kernel.h"] = header_text(dag, native).encode()
         content["native.py"] = native_text().encode()
+        content[REFERENCE] = reference_text(dag).encode()
     manifest = _manifest(dag, kernel, record, race, target)
     raced = _raced(dag, race)
     manifest["best_so_far"] = best_so_far
@@ -94,6 +96,7 @@ def pack_native(
     target: Target,
     cases: Sequence[str],
     reformulated: str,
+    test: Test | None,
     best_so_far: bool,
 ) -> Path:
     """Write the zip of a library that was not raced, without `kernel.py`; return its path.
@@ -101,8 +104,10 @@ def pack_native(
     Args:
         library: the linked library, which passed the `cases`.
         reformulated: the parts computed by another algorithm (ADR-0035), for people; "": none.
+        test: the self-test of the library, whose reference is in the zip; None: a part
+            of a model, whose bundle has a test of its own.
         record: the record of its one measurement, whose id names the zip.
-        best_so_far: the search goes on; the manifest says so.
+        best_so_far: the search goes on; the manifest and the name of the zip say so.
     """
     assert isinstance(record.outcome, Measured), "only what passed is delivered"
     content = {
@@ -110,6 +115,12 @@ def pack_native(
         "kernel.h": header_text(dag, library).encode(),
         "native.py": native_text().encode(),
     }
+    span = SPANS[0] if test is None else (test.low, test.high)
+    if test is not None:
+        content[REFERENCE] = reference_text(dag).encode()
+        arrays = constant_arrays(dag)
+        if arrays:
+            content["constants.npz"] = npz(arrays)
     manifest = {
         **about(dag, library.buffers, record, target, library.features),
         "winner": "tuned",
@@ -118,14 +129,18 @@ def pack_native(
         "verification": {
             "reference": "float64",
             "cases": list(cases),
+            "inputs": list(span),
+            "tolerances": [] if test is None else list(test.tolerances),
+            "exact_on_integers_up_to": 0 if test is None else test.magnitude,
             "reformulated": reformulated or None,
         },
         "latency_s": _spread(record.outcome.times_s),
         "trials": 0,
         "created_s": record.created_s,
-        "native": _native(library, record.outcome.times_s, SPANS[0], flop_count(dag), FIRST),
+        "native": _native(library, record.outcome.times_s, span, flop_count(dag), FIRST),
     }
-    return write(folder / f"{dag.name}-first-{record.id[:12]}.zip", content, manifest)
+    way = "-first" if best_so_far else ""
+    return write(folder / f"{dag.name}{way}-{record.id[:12]}.zip", content, manifest)
 
 
 def write(path: Path, content: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Path:

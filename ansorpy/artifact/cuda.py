@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.artifact.archive import about, raced_fields, write
-from ansorpy.artifact.cuda_texts import driver_text, plain_text, reference_text
+from ansorpy.artifact.cuda_texts import driver_text, plain_text
 from ansorpy.artifact.kernel_file import constant_arrays, make_test, tensors
 from ansorpy.artifact.npz import npz
+from ansorpy.artifact.reference import REFERENCE, reference_text
 from ansorpy.codegen.simt.assemble import assemble
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.ptx import ISA, joined_ptx
@@ -30,7 +31,6 @@ SOURCE: Final = "kernel.py"
 PTX: Final = "kernel.ptx"
 CUBIN: Final = "kernel.{}.cubin"
 DRIVER: Final = "driver.py"
-REFERENCE: Final = "reference.py"
 
 
 @dataclass(frozen=True, slots=True)

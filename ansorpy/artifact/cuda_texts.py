@@ -3,11 +3,9 @@
 from typing import Final
 
 from ansorpy.artifact.kernel_file import MARKER, below
-from ansorpy.artifact.reference import reference_source
 from ansorpy.codegen.simt.source import array_dtype, kernel_source
 from ansorpy.loopir.nodes import Program, Scope
 from ansorpy.target import Target
-from ansorpy.te.dag import Dag
 
 _DRIVER_DOC: Final = '''"""Kernels for a GPU, run by NVIDIA's driver: needs numpy and libcuda.so.1.
 
@@ -49,26 +47,6 @@ def driver_text() -> str:
         for package, name, marker, title in _PARTS
     ]
     return "\n\n\n".join([_DRIVER_DOC, *parts, _DRIVER_MAIN])
-
-
-_REFERENCE_HEAD: Final = '''"""The meaning of the kernels: float64, one loop per axis."""
-
-import math
-
-import numpy as np
-
-try:
-    from numba import njit
-except ImportError:  # slower, and right, too
-
-    def njit(function=None, **_):
-        """Return a function as it is."""
-        return (lambda each: each) if function is None else function'''
-
-
-def reference_text(dag: Dag) -> str:
-    """Return `reference.py`; names of users are not in it."""
-    return f"{_REFERENCE_HEAD}\n\n\n{reference_source(dag).rstrip()}\n"
 
 
 _PLAIN_DOC: Final = '''"""Kernels for a GPU in a plain form: needs numba with its CUDA target.

@@ -4,7 +4,6 @@ The text of this file, below its marker line, is copied into the zip as `driver.
 of `harness.py`, `codegen/simt/driver.py` and `device_arrays.py`.
 """
 
-import importlib.util
 import json
 import math
 import threading
@@ -24,6 +23,7 @@ from ansorpy.artifact.harness import (
     Test,
     fresh,
     matched,
+    reference_of,
     refill,
     stored_dtype,
     usable,
@@ -375,7 +375,7 @@ def _facts(folder: Path, launch: Callable[..., None], ahead: Callable[..., None]
         "constants": _constants(folder, facts["constants"], tensors),
         "launch": launch,
         "ahead": ahead,
-        "reference": lambda *arrays: _reference(folder)(*arrays),
+        "reference": lambda *arrays: reference_of(folder)(*arrays),
         "test": Test(low, high, tuple(told["tolerances"]), told["exact_on_integers_up_to"]),
         "flop": facts["flop"],
     }
@@ -393,13 +393,3 @@ def _constants(
         return {}
     with np.load(folder / "constants.npz", allow_pickle=False) as stored:
         return {name: stored[f"c{listed.index(name)}"] for name in names}
-
-
-def _reference(folder: Path) -> Any:
-    """Return the function of `reference.py`, float64 loops."""
-    spec = importlib.util.spec_from_file_location("reference", folder / "reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.reference

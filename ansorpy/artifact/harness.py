@@ -6,10 +6,12 @@ only, and nothing of ansorpy.
 
 # --- harness: the same in every kernel zip ---
 import argparse
+import importlib.util
 import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -385,3 +387,13 @@ class Runner:
         if not (options.selftest or options.bench):
             parser.print_help()
         return 0
+
+
+def reference_of(folder: Path) -> Any:
+    """Return the function of the `reference.py` in a folder: float64, one loop per axis."""
+    spec = importlib.util.spec_from_file_location("reference", folder / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.reference

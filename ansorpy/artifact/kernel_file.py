@@ -265,7 +265,7 @@ _NATIVE_DOC: Final = '''"""The exported library, called from Python: needs numpy
     native.open_library(folder, threads=4)   a Runner with another number of threads
     with native.LibraryPool(folder, 4) as pool:       running threads, for several kernels:
         native.open_library(folder, pool=pool).run(...)
-    python native.py --bench
+    python native.py --selftest --bench
 """
 
 import ctypes

@@ -6,11 +6,13 @@ of `harness.py` and `library_calls.py`.
 
 import ctypes
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansorpy.artifact.harness import Array, Raced, Runner, TensorSpec, Test
+import numpy as np
+
+from ansorpy.artifact.harness import Array, Raced, Runner, TensorSpec, Test, reference_of
 from ansorpy.artifact.library_calls import Pool, function_of
 
 # --- native: the same in every kernel zip ---
@@ -67,8 +69,8 @@ def open_library(
         constants={},
         launch=launch,
         ahead=ahead,
-        reference=_no_reference,
-        test=Test(native["span"][0], native["span"][1], (), 0),
+        reference=lambda inputs, _: reference_of(folder)(inputs, _constants(folder)),
+        test=_test(facts),
         flop=native["flop"],
         raced=Raced(native["latency_s"]["min"], native["rate_unit"]),
     )
@@ -101,5 +103,17 @@ def _caller(function: Any, *more: Any) -> Callable[..., None]:
     return call
 
 
-def _no_reference(_inputs: Sequence[Array], _constants: Sequence[Array]) -> tuple[Array, ...]:
-    raise RuntimeError("the reference is in kernel.py: python kernel.py --selftest")
+def _constants(folder: Path) -> list[Array]:
+    """Return the constant tensors for the reference; the library has its own copy."""
+    path = folder / "constants.npz"
+    if not path.exists():
+        return []
+    with np.load(path, allow_pickle=False) as stored:
+        return [stored[f"c{number}"] for number in range(len(stored.files))]
+
+
+def _test(facts: Any) -> Test:
+    """Return the inputs and the tolerances of the self-test by a manifest."""
+    told = facts["verification"]
+    low, high = told["inputs"]
+    return Test(low, high, tuple(told["tolerances"]), told["exact_on_integers_up_to"])

@@ -11,6 +11,21 @@ from ansorpy.artifact.scalars import array_name, literal, scalar_text, wrapped
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.te.dag import Compute, Dag, Placeholder
 
+REFERENCE: Final = "reference.py"  # name of the file in a zip
+_REFERENCE_HEAD: Final = '''"""The meaning of the kernels: float64, one loop per axis."""
+
+import math
+
+import numpy as np
+
+try:
+    from numba import njit
+except ImportError:  # slower, and right, too
+
+    def njit(function=None, **_):
+        """Return a function as it is."""
+        return (lambda each: each) if function is None else function'''
+
 # NumPy's minimum and maximum: a NaN on either side wins. NumPy's shifts: by any count.
 _HELPERS: Final = """\
 @njit(inline="always")
@@ -83,6 +98,11 @@ def reference_source(dag: Dag) -> str:
         f'    """The meaning, one loop per axis."""\n    {body}\n'
     )
     return "\n\n".join(parts)
+
+
+def reference_text(dag: Dag) -> str:
+    """Return `reference.py`; names of users are not in it."""
+    return f"{_REFERENCE_HEAD}\n\n\n{reference_source(dag).rstrip()}\n"
 
 
 def _compute(dag: Dag, name: str) -> Compute:

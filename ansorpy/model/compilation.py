@@ -11,10 +11,11 @@ from ansorpy.bundle.weightless import without_weights
 from ansorpy.events import Finished, FirstAnswer, Forecast, Improved, TaskResult
 from ansorpy.graph.groups import Partition
 from ansorpy.model.assemble import Origin, TaskLibrary, plan_of
+from ansorpy.model.budget import ModelBudget
 from ansorpy.model.events import BundleWritten, ModelEstimate, ModelEvent, Recut
 from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks
-from ansorpy.model.verify import ModelReference, check, reference_of
+from ansorpy.model.verify import BUDGET_S, ModelReference, check, reference_of
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.forecast import forecast_of_sum
@@ -33,8 +34,7 @@ class Compilation:
     request: ModelRequest
     tasks: ModelTasks
     partition: Partition
-    begin_s: float
-    clock: Callable[[], float]
+    budget: ModelBudget
     weights_bytes: int = 0  # weights that a run of the model reads
     reference: ModelReference | None = None
     libraries: dict[str, TaskLibrary] = field(default_factory=dict)
@@ -126,15 +126,17 @@ class Compilation:
             RunError: it cannot be run, or its outputs are wrong; no bundle is left then.
         """
         asked = self.request
-        if self.reference is None:
-            self.reference = reference_of(asked.graph, asked.file, asked.options.seed)
+        begin_s = self.budget.spent_s
+        self.refer()
+        assert self.reference is not None  # `refer` has set it
+        reference = self.reference.within(self.budget.check_left_s, self.model_s)
         parts = recorded_parts(tuning_request(self, self.tasks.dags, weights={}))
         origin = Origin(asked.digest, asked.target.cores, parts)
-        plan = plan_of(self.partition, self.tasks, self.libraries, origin, self.reference.self_test)
+        plan = plan_of(self.partition, self.tasks, self.libraries, origin, reference.self_test)
         new, bare = (asked.out.with_name(f"{asked.out.stem}.{w}.zip") for w in ("new", "bare"))
         try:
             write_bundle(new, plan)
-            error = check(new, self.reference, asked.target.cores, asked.graph.name)
+            error = check(new, reference, asked.target.cores, asked.graph.name)
             if asked.document is not None:
                 without_weights(new, bare, asked.document.text)
                 bare.replace(new)
@@ -142,8 +144,21 @@ class Compilation:
         finally:
             new.unlink(missing_ok=True)
             bare.unlink(missing_ok=True)
-        ref, spent_s = self.reference, self.clock() - self.begin_s
-        return BundleWritten(asked.out, self.model_s, error, ref.bound, ref.told, spent_s)
+        spent_s = self.budget.spent_s
+        self.budget.note_written(spent_s - begin_s)
+        return BundleWritten(
+            asked.out, self.model_s, error, reference.bound, reference.told, spent_s
+        )
+
+    def refer(self) -> None:
+        """Ask the oracle for the right outputs, unless they are known.
+
+        Raises:
+            GraphError: the interpreter cannot run the graph.
+        """
+        if self.reference is None:
+            asked, limit_s = self.request, self.budget.oracle_s(BUDGET_S)
+            self.reference = reference_of(asked.graph, asked.file, asked.options.seed, limit_s)
 
 
 def _answered(work: Compilation, dags: Sequence[Dag]) -> Answered:

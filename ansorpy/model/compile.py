@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,15 +11,16 @@ from typing import Final
 
 from ansorpy.cost.explained import explained_s
 from ansorpy.errors import RunError, SpecError
-from ansorpy.events import Finished, Forecast, Stopped, TaskResult
+from ansorpy.events import Finished, Forecast, Stopped, TaskResult, TooShort
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import Simplified, simplify
 from ansorpy.graph.wire.draw import with_drawn_weights
 from ansorpy.measure.timing.cold_weights import cold_bytes
+from ansorpy.model.budget import ModelBudget
 from ansorpy.model.compilation import LEAST_SHARE, Compilation, Tune, tuning_request
 from ansorpy.model.events import Divided, ModelEvent, Recut
-from ansorpy.model.judge import compared
+from ansorpy.model.judge import compared, rivals_of
 from ansorpy.model.mend import mended
 from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks, tasks_of
@@ -73,16 +74,23 @@ class ModelResult:
     explained_s: Mapping[str, float] = field(default_factory=dict)
     verdict: Judgment | None = None
 
+    @property
+    def untuned(self) -> int:
+        """The number of tasks with untuned kernels: there was no time for others."""
+        return sum(task.winner == "baseline" for task in self.tasks)
+
     def __str__(self) -> str:
         """Return four lines for people: verdict, latency, trials, bundle."""
         hosted = f", {counted(len(self.hosted), 'node')} by NumPy" if self.hosted else ""
+        untuned = f"; {self.untuned} of {counted(len(self.tasks), 'task')} have untuned kernels"
+        untuned = untuned if self.untuned else ""
         told = str(self.verdict) if self.verdict else f"verified against {self.reference}"
         raced = self.verdict is not None and self.verdict.peer is not None
         latency = f"{duration(self.verdict.ours_s)} (race); " if self.verdict and raced else ""
         rows = {
             "latency": f"{latency}kernels alone take {duration(self.model_s)}: "
             f"{counted(self.parts, 'call')} of {counted(len(self.tasks), 'kernel')}{hosted}",
-            "trials": f"{self.trials} in {self.seconds:.0f} s (stopped: {self.stopped})",
+            "trials": f"{self.trials} in {self.seconds:.0f} s (stopped: {self.stopped}){untuned}",
             "bundle": str(self.bundle),
         }
         lines = [f"  {name:9} {text}" for name, text in rows.items()]
@@ -107,6 +115,7 @@ def compiled(
     clock: Callable[[], float] = time.monotonic,
     pools: Callable[[Request], Pools] | None = None,
     journal: Journal | None = None,
+    begin_s: float | None = None,
 ) -> Generator[ModelEvent, None, ModelResult]:
     """Yield the events of the tuning of a model; return its result.
 
@@ -118,12 +127,16 @@ def compiled(
     Args:
         pools: opens the measuring processes of a request; processes of this machine unless given.
         journal: the rounds go here instead of to the store; not with experience.
+        begin_s: when the command began, by `clock`: `seconds` count from there; now unless given.
 
     Raises:
         SpecError: the request is wrong.
         RunError: the bundle's outputs are wrong.
     """
-    begin_s = clock()
+    rivals = rivals_of(request)
+    budget = ModelBudget(
+        request.options.seconds, clock() if begin_s is None else begin_s, clock, rivals.seconds()
+    )
     options, target = request.options, request.target
     rules = find_rules(target.kind, options.allow, options.without) if rules is None else rules
     sent = request.document is not None
@@ -137,17 +150,21 @@ def compiled(
     names = [dag.name for dag in tasks.dags]
     options.check_tasks(names)
     chosen_dags(tasks.dags, options.tasks)  # refuses an unknown name
-    yield _divided(request.graph, simplified, tasks, clock() - begin_s)
-    tune = _tuner(rules, store, pools, journal)
+    yield _divided(request.graph, simplified, tasks, budget.spent_s)
+    tune = _tuner(rules, store, pools, journal, clock)
     if sent:  # only now: no stand-in may decide about tasks
         whole = with_drawn_weights(request.graph, options.seed)
         request, parted = replace(request, graph=whole), replace(parted, graph=whole)
     size = tasks.weights_bytes
-    work = Compilation(request, tasks, parted, begin_s, clock, size, request.reference)
+    work = Compilation(request, tasks, parted, budget, size, request.reference)
+    if budget.limited:  # a bundle needs the oracle: its time is known before that of the others
+        work.refer()
+        yield from _too_short(work)
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
         ended = Finished((), 0.0, "trials")  # without a task there is nothing to tune
         if tasks.dags:
-            first = tuning_request(work, tasks.dags, trials=0, seconds=None, weights={})
+            dags = _lightest_first(work) if budget.limited else tasks.dags
+            first = tuning_request(work, dags, trials=0, seconds=budget.answers_s(), weights={})
             ended = yield from work.follow(tune(first, Path(folder), None))
         needed = [one.task for one in tasks.parts if one.task]
         lacking = [name for name in needed if name not in work.libraries]
@@ -171,7 +188,7 @@ def compiled(
                 yield told
                 stopped, outlook = ended.stopped, work.outlook(ended)
         if stopped != "interrupted":
-            told = yield from compared(work, told)
+            told = yield from compared(work, told, rivals)
     return ModelResult(
         bundle=told.bundle,
         model_s=told.model_s,
@@ -182,7 +199,7 @@ def compiled(
         tasks=tuple(replace(work.results[dag.name], kernel=None) for dag in tasks.dags),
         hosted=tuple(one.group.title for one in tasks.parts if one.lowered is None),
         trials=work.trials,
-        seconds=clock() - begin_s,
+        seconds=budget.spent_s,
         stopped=stopped,
         forecast=outlook,
         recuts=tuple(work.recuts),
@@ -191,11 +208,30 @@ def compiled(
     )
 
 
+def _too_short(work: Compilation) -> Iterator[TooShort]:
+    """Yield the least seconds of the bundle, if the request has fewer."""
+    asked_s, tasks = work.request.options.seconds, len(work.tasks.dags)
+    least_s = work.budget.raised_to_least(tasks)
+    if asked_s is not None and least_s is not None:
+        yield TooShort(asked_s, least_s, tasks, "a bundle of untuned kernels")
+
+
+def _lightest_first(work: Compilation) -> tuple[Dag, ...]:
+    """Return the Dags of the tasks, the largest share of the model last (`TimeBudget.answer`)."""
+    weights, target = work.tasks.weights, work.request.target
+
+    def part_s(dag: Dag) -> float:
+        return max(weights.get(dag.name, 0.0), 1.0) * explained_s(dag, target)
+
+    return tuple(sorted(work.tasks.dags, key=part_s))
+
+
 def _tuner(
     rules: tuple[Rule, ...],
     store: RecordStore,
     pools: Callable[[Request], Pools] | None,
     journal: Journal | None,
+    clock: Callable[[], float],
 ) -> Tune:
     """Return a function that tunes a request for libraries, with files in a folder."""
 
@@ -204,8 +240,9 @@ def _tuner(
     ) -> Generator[ModelEvent, None, Finished]:
         opened = None if pools is None else partial(pools, request)
         return run(
-            request, rules, store, folder, pools=opened, journal=journal, experience=experience
-        )
+            request, rules, store, folder, pools=opened, clock=clock, journal=journal,
+            experience=experience,
+        )  # fmt: skip
 
     return tune
 
@@ -228,7 +265,7 @@ def search_request(
     heavy = [dag for dag in ranked if part_s[dag.name] >= LEAST_SHARE * work.model_s]
     named = {dag.name: {dag.name, work.cut_from.get(dag.name)} for dag in tasks.dags}
     heavy = [dag for dag in heavy if not options.tasks or named[dag.name] & {*options.tasks}]
-    heavy = heavy[: trials // LEAST_TRIALS]
+    heavy = heavy[: work.budget.searched(trials // LEAST_TRIALS)]
     if not heavy:
         return None
     share = trials // len(heavy)
@@ -242,19 +279,17 @@ def search_request(
         if count and left < LEAST_TRIALS:
             return None
         heavy = [dag for dag in heavy if earlier[dag.name] < share]
-    left_s = None if options.seconds is None else options.seconds - (work.clock() - work.begin_s)
     target_s = options.target_latency_s
     if target_s is not None:
         target_s -= work.model_s - sum(part_s[dag.name] for dag in heavy)
-    over = left_s is not None and left_s <= 0
     reached = options.target_latency_s is not None and work.model_s <= options.target_latency_s
-    if not heavy or left <= 0 or over or reached or (target_s is not None and target_s <= 0):
+    if not heavy or left <= 0 or reached or (target_s is not None and target_s <= 0):
         return None
     return tuning_request(
         work,
         heavy,
         trials=left,
-        seconds=left_s,
+        seconds=work.budget.search_s(),
         target_latency_s=target_s,
         weights={dag.name: weights[dag.name] for dag in heavy},
     )

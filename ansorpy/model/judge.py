@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
-from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +12,12 @@ from ansorpy.bundle.amend import amend
 from ansorpy.bundle.load import load_model
 from ansorpy.errors import PackageError, RunError
 from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores
+from ansorpy.model.budget import EXIT_S
 from ansorpy.model.compilation import Compilation
 from ansorpy.model.contestant import MIN_CALLS, WARM_CALLS
 from ansorpy.model.events import BundleWritten, Comparing, ModelEvent
-from ansorpy.model.race import ROUNDS, Entry, Standing, race
+from ansorpy.model.race import Entry, Standing, race
+from ansorpy.model.request import ModelRequest
 from ansorpy.tuner.remedies import remedies_of
 from ansorpy.verdict import PEERS, Judgment, Peer, peer_of
 
@@ -24,9 +25,8 @@ PACKAGES: Final[Mapping[str, str]] = {  # package of each runtime
     "ort": "onnxruntime", "openvino": "openvino", "torch": "torch", "inductor": "torch",
 }  # fmt: skip
 FILED: Final = ("ort", "openvino")  # runtimes that take a model's file
-TIMING_S: Final = 2.0  # seconds of timing per contestant, at least
-OPENING_S: Final = 3.0  # to start a contestant and run it once: 1 to 4 s seen
-LEAST_ROUNDS: Final = 3
+OPENING_S: Final = 2.0  # to start a contestant and run it once: 1 to 4 s seen
+ROUNDS: Final = ((5, 2.0), (3, 0.5))  # rounds of a race and seconds of timing: usual, in a hurry
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +37,22 @@ class Rivals:
     names: tuple[str, ...]  # with versions, in the order of the entries
     missing: str = ""
 
-    def seconds(self, call_s: float, rounds: int = ROUNDS) -> float:
+    def seconds(self, call_s: float = 0.0, how: tuple[int, float] = ROUNDS[-1]) -> float:
         """Return about how long a race takes.
 
         Args:
             call_s: seconds of a call of a contestant.
+            how: rounds, and seconds of timing per contestant.
         """
-        turns_s = max(TIMING_S, rounds * (MIN_CALLS + WARM_CALLS) * call_s)
+        rounds, timing_s = how
+        turns_s = max(timing_s, rounds * (MIN_CALLS + WARM_CALLS) * call_s)
         return (len(self.entries) + 1) * (OPENING_S + turns_s) if self.entries else 0.0
 
 
-def rivals_of(file: Path | None, wanted: bool = True) -> Rivals:
-    """Return the installed runtimes that can run a model's file.
-
-    Args:
-        file: the ONNX model; None if there is none here.
-        wanted: False if no race was asked for.
-    """
-    if not wanted:
+def rivals_of(request: ModelRequest) -> Rivals:
+    """Return the installed runtimes that can run the file of a request."""
+    file = None if request.document is not None else request.file
+    if not request.options.race:
         return Rivals((), (), "no race was asked for")
     if file is None:
         return Rivals((), (), "there is no ONNX file that another runtime could run")
@@ -71,22 +69,21 @@ def name_of(runtime: str) -> str:
     return f"{PEERS[package]} {version(package)}{compiled}"
 
 
-def compared(work: Compilation, told: BundleWritten) -> Generator[ModelEvent, None, BundleWritten]:
+def compared(
+    work: Compilation, told: BundleWritten, rivals: Rivals
+) -> Generator[ModelEvent, None, BundleWritten]:
     """Race the last bundle against the installed runtimes; return it with its verdict.
 
     After a race the bundle is written anew, with the verdict in its manifest.
     """
-    asked, ref = work.request, work.reference
+    asked, ref, budget = work.request, work.reference, work.budget
     assert ref is not None, "a bundle was written"
-    options, spent_s = asked.options, work.clock() - work.begin_s
-    rivals = rivals_of(None if asked.document is not None else asked.file, options.race)
     if rivals.entries:
         yield Comparing(rivals.names)
-    left_s = inf if options.seconds is None else options.seconds - spent_s
-    steps = remedies_of(work.tasks.dags, options.allow, work.trials, spent_s)
-    cores, oracle = asked.target.cores, ref.source
-    verdict = judged(told.bundle, rivals, cores, oracle, told.model_s, left_s, steps)
-    told = replace(told, verdict=verdict, seconds=work.clock() - work.begin_s)
+    steps = remedies_of(work.tasks.dags, asked.options.allow, work.trials, budget.spent_s)
+    cores, left_s = asked.target.cores, budget.left_s - EXIT_S
+    verdict = judged(told.bundle, rivals, cores, ref.source, told.model_s, left_s, steps)
+    told = replace(told, verdict=verdict, seconds=budget.spent_s)
     if verdict.peer is not None:
         amend(told.bundle, {"verdict": verdict.as_object()})
         yield told
@@ -116,9 +113,9 @@ def judged(
 
     if rivals.missing or not rivals.entries:
         return without(rivals.missing)
-    rounds = ROUNDS if rivals.seconds(call_s) <= left_s else LEAST_ROUNDS
-    need_s = rivals.seconds(call_s, rounds)
-    if need_s > left_s:
+    how = next((one for one in ROUNDS if rivals.seconds(call_s, one) <= left_s), None)
+    if how is None:
+        need_s = rivals.seconds(call_s)
         return without(f"a race takes about {need_s:.0f} s, and {max(left_s, 0.0):.0f} s were left")
     try:
         with load_model(bundle, threads=threads) as model:
@@ -129,8 +126,8 @@ def judged(
     with ExitStack() as stack:
         stack.enter_context(exclusive(cores, lock_folder()))
         entries = [Entry("ansorpy", bundle), *rivals.entries]
-        seconds = max(TIMING_S, rounds * MIN_CALLS * call_s)
-        found = race(entries, inputs, threads, seconds, rounds)
+        rounds, timing_s = how
+        found = race(entries, inputs, threads, max(timing_s, rounds * MIN_CALLS * call_s), rounds)
     if found[0].failed:
         return without(f"the bundle left the race ({found[0].failed})")
     return verdict_of(found, rivals.names, threads, oracle, remedies)

@@ -31,6 +31,7 @@ def mended(
         for name, count in weights.items()
         if count * times_s.get(name, 0.0) >= LEAST_SHARE * model_s
         and times_s.get(name, 0.0) > SUSPECT * usual_s[name]
+        and work.results[name].winner == "tuned"
     ]
     slow.sort(key=lambda name: -weights[name] * times_s[name])
     cut = work.tasks.in_pieces(work.partition.graph, slow[:MOST_CUT])
@@ -38,8 +39,7 @@ def mended(
         return stopped
     found = {one.whole.task: one for one in cut.cuts}
     pieces = {name: [cut.parts[n].task for n in one.members] for name, one in found.items()}
-    limit_s = asked.options.seconds
-    if limit_s is None or work.clock() - work.begin_s < limit_s:
+    if work.budget.searched(1):
         new = [dag for dag in cut.dags if dag.name not in times_s]
         yield Cutting(tuple(found), len(cut.dags), tuple(new))
         work.tasks = cut
@@ -47,7 +47,7 @@ def mended(
             dag.name: name for name in found for dag in new if dag.name in pieces[name]
         }
         if new:
-            request = tuning_request(work, new, trials=0, seconds=None, weights={})
+            request = tuning_request(work, new, trials=0, seconds=work.budget.cuts_s(), weights={})
             stopped = (yield from work.follow(tune(request, folder, None))).stopped
         times_s = work.times_s()
     for name, parts in pieces.items():

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from ansorpy.events import Crowded, FirstAnswer, Preflight, RoundDone, Started, Stopping
+from ansorpy.events import Crowded, FirstAnswer, Preflight, RoundDone, Started, Stopping, TooShort
 from ansorpy.model.events import (
     BundleWritten,
     Comparing,
@@ -75,7 +75,7 @@ class ModelTally:
                 self.phase, self.done[task] = "searching", trials
             case BundleWritten() | Comparing():
                 return self._ending(event, painted)
-            case Preflight() | Crowded() | Recut():
+            case Preflight() | Crowded() | TooShort() | Recut():
                 return str(event) if isinstance(event, Recut) else as_line(event)
             case Stopping():
                 self.phase = "stopping"

@@ -7,7 +7,7 @@ interpreter of graphs, and the reference says so (ADR-0190).
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -106,6 +106,19 @@ class ModelReference:
         on = f" on {', '.join(names)} inputs" if self.cases else ""
         out = f"; left out: {', '.join(self.left_out)}" if self.left_out else ""
         return f"{self.source}{on}{out}"
+
+    def within(self, seconds: float, call_s: float) -> "ModelReference":
+        """Return the reference without the cases for which there is no time.
+
+        Args:
+            seconds: of all calls of the model.
+            call_s: of one call.
+        """
+        most = len(self.cases)
+        if call_s > 0 and seconds < (most + 1) * call_s:
+            most = max(0, int(seconds / call_s) - 1)
+        out = tuple(f"{case.name} (no time left)" for case in self.cases[most:])
+        return replace(self, cases=self.cases[:most], left_out=(*self.left_out, *out))
 
     @property
     def self_test(self) -> SelfTest:

@@ -1,6 +1,6 @@
 """Enumeration of the structural choices of a sketch: its plans."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -35,11 +35,19 @@ def naive(dag: Dag, target: Target) -> Plan:
     return lower(State.naive(dag), (), target)
 
 
-def plans(sketch: State, target: Target, limit: int = PLANS) -> tuple[Plan, ...]:
+def plans(
+    sketch: State,
+    target: Target,
+    limit: int = PLANS,
+    late: Callable[[], bool] = lambda: False,
+) -> tuple[Plan, ...]:
     """Return the plans of a sketch, the most promising first, at most `limit`.
 
     A plan fixes the location of every stage, its parallel loops, its vectorized axis and its
     packed operands. Combinations that cannot be lowered are left out.
+
+    Args:
+        late: once it returns True, no further combination is tried.
     """
     sketch = flattened(sketch)
     answer: list[Plan] = []
@@ -48,7 +56,7 @@ def plans(sketch: State, target: Target, limit: int = PLANS) -> tuple[Plan, ...]
     meaning = {work.name: work for work in works(sketch.stages, location)}
     context = SketchContext(sketch, meaning, target)
     for attempt, chosen in enumerate(_by_rank(context)):
-        if len(answer) >= limit or attempt >= ATTEMPTS:
+        if len(answer) >= limit or attempt >= ATTEMPTS or late():
             break
         choices = _settled(context, chosen)
         if choices in seen:
@@ -65,8 +73,23 @@ def all_plans(
     sketches: tuple[State, ...], target: Target, limit: int = ALL_PLANS
 ) -> tuple[Plan, ...]:
     """Return about `limit` plans, with an equal share for every sketch."""
+    return tuple(each_plan(sketches, target, limit))
+
+
+def each_plan(
+    sketches: tuple[State, ...],
+    target: Target,
+    limit: int = ALL_PLANS,
+    late: Callable[[], bool] = lambda: False,
+) -> Iterator[Plan]:
+    """Yield the plans of `all_plans`, those of a sketch once all of them are lowered.
+
+    Args:
+        late: once it returns True, no further plan is lowered.
+    """
     share = max(1, min(PLANS, limit // max(1, len(sketches))))
-    return tuple(plan for sketch in sketches[:limit] for plan in plans(sketch, target, share))
+    for sketch in sketches[:limit]:
+        yield from plans(sketch, target, share, late)
 
 
 def _by_rank(context: SketchContext) -> Iterator[dict[str, StageChoice]]:

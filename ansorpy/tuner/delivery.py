@@ -30,13 +30,16 @@ from ansorpy.tuner.first_answer import First
 from ansorpy.tuner.own_kernels import OwnByTask
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.task import Task
-from ansorpy.tuner.time_budget import TimeBudget
+from ansorpy.tuner.time_budget import Answer, TimeBudget
 from ansorpy.tuner.twins import each_told, twin_result, zips
 
 LEADERS: Final = 32  # candidates timed again in turns: a single trial may have been lucky
 LEADING: Final = 1.5  # ratio of a leader's cost to the third least: the least may be too small
 RERANK_S: Final = 1.0  # seconds in which the leaders are timed again
 FINALISTS: Final = 3  # candidates in the race, in their delivered form
+UNKNOWN_S: Final = (
+    0.25  # time of a choice that was never run: the untuned kernel has 20 times as long
+)
 RACES: Final = 3  # races at most, if no finalist passes
 INTERIM: Final = "interim"  # the request of an intermediate race: it answers none
 
@@ -55,6 +58,7 @@ class Deliveries:
         early: as of the request.
         own: kernels of the user's own in the races, by task.
         peers: installed libraries take part in the races.
+        model, seed: of the tuning, for choices of the cost model that race without a trial.
     """
 
     def __init__(
@@ -71,8 +75,10 @@ class Deliveries:
         early: bool = False,
         own: OwnByTask = MappingProxyType({}),
         peers: bool = False,
+        model: CostModel | None = None,
+        seed: int = 0,
     ) -> None:
-        self._own, self._peers = own, peers
+        self._own, self._peers, self._model, self._seed = own, peers, model, seed
         self._libraries, self._repeatable, self._early = libraries, repeatable, early
         self._stored_races = stored_races or {}
         self._pools, self._journal, self._hasty = pools, journal, hasty
@@ -81,6 +87,7 @@ class Deliveries:
         self._firsts: dict[str, First] = {}
         self._offered: dict[str, tuple[Candidate, float]] = {}  # the newest library, and its time
         self._written: dict[str, set[Path]] = {}  # the zips of this tuning by task
+        self._untuned: set[str] = set()  # tasks that get their untuned kernel
 
     def open_pool(self, task: Task) -> None:
         """Start the processes of a task; its reference results are computed beside other work.
@@ -91,16 +98,43 @@ class Deliveries:
         if self._early:
             pool.begin_cases()
 
-    def first_answer(self, task: Task, model: CostModel, seed: int) -> Iterator[FirstAnswer]:
+    def answer_kind(self) -> Answer:
+        """Return the first answer of the next task that there is time for."""
+        kind = self._budget.answer()
+        return "one" if kind == "several" and not self._hasty else kind
+
+    @property
+    def ends_with_answer(self) -> bool:
+        """True if first answers are results: no search and no race follows."""
+        return self._hasty
+
+    def untuned_answer(self, task: Task) -> Iterator[FirstAnswer]:
+        """Deliver the untuned kernel for lack of time, checked as a first answer is."""
+        plain = [untuned_candidate(task)]
+        found = first_answer.deliver_library(
+            task, [plain], self._pools.of(task), self._out, first_only=not self._early,
+            tested=not self._libraries,
+        )  # fmt: skip
+        self._untuned.add(task.name)
+        if found is not None:
+            self._budget.note_answer(task.name)
+            self._firsts[task.name] = found
+            self._written.setdefault(task.name, set()).add(found.kernel)
+            yield from each_told(task, found.event(task, self._budget.spent_s))
+
+    def first_answer(
+        self, task: Task, model: CostModel, seed: int, kind: Answer
+    ) -> Iterator[FirstAnswer]:
         """Deliver the best known candidate, or the choice of the model, unless it fails.
 
         The first trial of the search, if there is one, measures the same candidate.
         """
         pool = self._pools.of(task)
-        timed, begin_s = self._hasty and not self._repeatable, self._budget.spent_s
+        timed = kind == "several" and not self._repeatable
+        begin_s = self._budget.spent_s
         found = first_answer.answer(
             task, model, pool, seed, self._out, timed=timed, first_only=not self._early,
-            best_so_far=not self._hasty,
+            best_so_far=not self._hasty, tested=not self._libraries,
         )  # fmt: skip
         self._budget.note_library(self._budget.spent_s - begin_s)
         if found is None:
@@ -108,7 +142,7 @@ class Deliveries:
         task.first = found.candidate
         self._offered[task.name] = found.candidate, found.best_s
         short = self._early and not self._repeatable
-        self._budget.note_answer(task.name, found.trial_s if short else 0.0)
+        self._budget.note_answer(task.name, found.trial_s, short)
         self._firsts[task.name] = found
         self._written.setdefault(task.name, set()).add(found.kernel)
         yield from each_told(task, found.event(task, self._budget.spent_s))
@@ -168,11 +202,19 @@ class Deliveries:
             self._offered[task.name] = leader, made.best_s
             yield from each_told(task, Delivered(task.name, made.kernel, made.best_s))
 
-    def end(self, task: Task) -> Generator[Event, None, TaskResult]:
-        """Race a task unless its result is known; then remove the zips that came before."""
-        result = self.result_without_race(task, self._stored_races.get(task.name))
+    def end(self, task: Task, interrupted: bool = False) -> Generator[Event, None, TaskResult]:
+        """Race a task unless its result is known; then remove the zips that came before.
+
+        Args:
+            interrupted: a user waits for the end: a first answer without trials is delivered as
+                it is.
+        """
+        begin_s = self._budget.spent_s
+        kept = self._stored_races.get(task.name)
+        result = self.result_without_race(task, kept, interrupted)
         if result is None and self._libraries:
             result = self.finish_library(task)
+            self._budget.note_finish(self._budget.spent_s - begin_s)
         elif result is None:
             yield Racing(task.name)
             result = self.finish(task)
@@ -180,18 +222,27 @@ class Deliveries:
         for twin in task.twins:
             yield TaskDone(twin_result(result, task, twin))
         self.remove_superseded(task, result)
+        self._budget.note_end()
         return result
 
-    def result_without_race(self, task: Task, kept: Record | None) -> TaskResult | None:
+    def result_without_race(
+        self, task: Task, kept: Record | None, interrupted: bool = False
+    ) -> TaskResult | None:
         """Return the result of a stored race or of a first answer without trials, else None."""
         if kept is not None and kept.race is not None and kept.race.request == self._digest:
             path = record_lookup.deliver_again(task, kept, self._out)
             if path is not None:
                 return final_race.result_of(task, kept, path)
         answered = self._firsts.get(task.name)
-        if answered is not None and not task.trials and (self._hasty or not task.known):
-            return answered.result(task, self._budget.spent_s)
-        return None
+        if answered is None or task.trials:
+            return None
+        if not self._hasty:
+            if task.known or not interrupted:
+                return None
+            answered = answered.as_last(task, self._out)
+            self._written.setdefault(task.name, set()).add(answered.kernel)
+        result = answered.result(task, self._budget.spent_s)
+        return as_untuned(result) if task.name in self._untuned else result
 
     def finish(self, task: Task) -> TaskResult:
         """Race the best candidates of a task, append the record, write the zip."""
@@ -211,26 +262,27 @@ class Deliveries:
         """Deliver the library of the leader that is fastest when timed in turns.
 
         The library of the naive loops is delivered if no leader passes every case. A task that was
-        interrupted before its search space was opened has no result.
+        interrupted before its search space was opened has no result, nor a task of a model that had
+        no trial: its answer stays.
         """
-        if not task.plans:
+        if not task.plans or not (task.trials or self._hasty):
             return final_race.empty_result(task, [])
         leaders = self._leaders(task)
         pool = self._pools.of(task)
-        if len(leaders) > 1 and not self._is_late():
+        if len(leaders) > 1 and not self._budget.finish_tight():
             times = pool.rerank([task.unbound(candidate) for candidate in leaders], RERANK_S, None)
             cost_s = {c: t.cost_s for c, t in zip(leaders, times, strict=True) if t is not None}
             leaders = sorted(cost_s, key=cost_s.__getitem__) or leaders
-        plan = naive(task.dag, task.target)
-        plain = Candidate(task.add_plan(plan, plan_text(plan)), plan.smallest_row)
-        attempts = [[one] for one in (*leaders[:RACES], plain)]
-        done = first_answer.deliver_library(task, attempts, pool, self._out)
+        attempts = [[one] for one in (*leaders[:RACES], untuned_candidate(task))]
+        done = first_answer.deliver_library(
+            task, attempts, pool, self._out, tested=not self._libraries
+        )
         if done is None:
             return final_race.empty_result(task, [])
         self._written.setdefault(task.name, set()).add(done.kernel)
         result = done.result(task, self._budget.spent_s)
         if done.candidate not in leaders:
-            return replace(result, winner="baseline", candidate=None)
+            return as_untuned(result)
         return result
 
     def remove_superseded(self, task: Task, result: TaskResult) -> None:
@@ -246,6 +298,8 @@ class Deliveries:
         A cost measured beside other load may be too small: one or two such costs exclude neither
         all other candidates nor the fastest as measured (ADR-0089).
         """
+        if not task.costs_s:
+            return self._choices(task)
         if self._budget.hurried:
             return task.ranked()[:1]
         ranked = task.ranked()[:LEADERS]
@@ -254,6 +308,14 @@ class Deliveries:
         leaders = near if len(near) > FINALISTS else ranked[:FINALISTS]
         return list(dict.fromkeys([*leaders, *task.fastest()[:FINALISTS]]))
 
+    def _choices(self, task: Task) -> list[Candidate]:
+        """Return the choice of the cost model, which races if there was no time for a trial."""
+        if self._libraries or not task.plans or task.fixed:
+            return []
+        if task.first is None and self._model is not None:
+            task.first = next(iter(first_answer.choose(task, self._model, self._seed)), None)
+        return [] if task.first is None else [task.first]
+
     def _finalists(
         self, task: Task, leaders: Sequence[Candidate]
     ) -> dict[Candidate, Contestant | Failed]:
@@ -261,8 +323,10 @@ class Deliveries:
 
         To compile that form takes a second, on another core while leaders are timed.
         """
-        if len(leaders) <= FINALISTS or self._is_late():
-            return {leader: finalist(task, leader) for leader in leaders[:FINALISTS]}
+        tight = self._budget.finish_tight()
+        if len(leaders) <= FINALISTS or tight:
+            some = leaders[: 1 if tight else FINALISTS]
+            return {leader: finalist(task, leader) for leader in some}
         pool = self._pools.of(task)
         first = finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
@@ -283,10 +347,11 @@ class Deliveries:
             finalists = self._finalists(task, self._leaders(task))
             own = self._own.get(task.name, ())
             raced = final_race.race(
-                task, finalists, pool, request, late=self._is_late, own=own, peers=self._peers
-            )
-            survived = any(isfinite(task.costs_s[candidate]) for candidate in finalists)
-            if survived or task.best_s is None or self._is_late():
+                task, finalists, pool, request, late=self._budget.finish_late, own=own,
+                expected_s=self._expected_s(task), peers=self._peers,
+            )  # fmt: skip
+            survived = any(isfinite(task.costs_s.get(candidate, 0.0)) for candidate in finalists)
+            if survived or task.best_s is None or self._budget.finish_late():
                 break
         self._budget.note_finish(self._budget.spent_s - begin_s)
         if isinstance(raced, RaceResult):
@@ -294,8 +359,12 @@ class Deliveries:
             task.note_race(raced.best_s)
         return raced
 
-    def _is_late(self) -> bool:
-        return self._budget.left_s <= 0
+    def _expected_s(self, task: Task) -> float | None:
+        """Return the time of the finalist that races without a trial; None if there were trials."""
+        if task.costs_s or task.first is None:
+            return None
+        answered = self._firsts.get(task.name)
+        return UNKNOWN_S if answered is None else answered.best_s
 
     def _write(self, task: Task, raced: RaceResult, best_so_far: bool = False) -> Path:
         path = final_race.deliver(
@@ -304,3 +373,14 @@ class Deliveries:
         self._written.setdefault(task.name, set()).add(path)
         self._journal.append_race(task.name, raced.record)
         return path
+
+
+def untuned_candidate(task: Task) -> Candidate:
+    """Return the naive loops of a task as one of its candidates."""
+    plan = naive(task.dag, task.target)
+    return Candidate(task.add_plan(plan, plan_text(plan)), plan.smallest_row)
+
+
+def as_untuned(result: TaskResult) -> TaskResult:
+    """Return the result of a library as that of the untuned kernel."""
+    return replace(result, winner="baseline", candidate=None)

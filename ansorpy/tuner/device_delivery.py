@@ -41,13 +41,14 @@ class DeviceDeliveries(DeliveriesAtTheEnd):
         self._journal, self._digest = journal, digest
         self._out, self._budget, self._stored_races = out, budget, stored_races
 
-    def end(self, task: Task) -> Generator[Event, None, TaskResult]:
+    def end(self, task: Task, interrupted: bool = False) -> Generator[Event, None, TaskResult]:
         """Race a task unless its race is stored; write its zip."""
         result = self._stored(task)
         if result is None:
             yield Racing(task.name)
             result = self._finish(task)
         yield from self._told(task, result)
+        self._budget.note_end()
         return result
 
     def _stored(self, task: Task) -> TaskResult | None:

@@ -43,7 +43,7 @@ class EmulatedDeliveries(DeliveriesAtTheEnd):
         super().__init__(pools)
         self._out, self._budget, self._clock = out, budget, clock
 
-    def end(self, task: Task) -> Generator[Event, None, TaskResult]:
+    def end(self, task: Task, interrupted: bool = False) -> Generator[Event, None, TaskResult]:
         """Check the finalists of a task until one passes; write its zip."""
         yield Emulating(task.name)
         result = self._finish(task)

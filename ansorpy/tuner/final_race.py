@@ -31,6 +31,7 @@ from ansorpy.tuner.task import Task
 from ansorpy.tuner.twins import renamed, schedule_of
 from ansorpy.verdict import BUSY, verdict_of_race
 
+LATE: Final = "not exported: no time was left"
 OUTCLASSED = 20.0  # times the best trial
 OUTCLASSED_S = 1.0
 RACES: Final = 3  # on a busy machine
@@ -64,6 +65,7 @@ def race(
     late: Callable[[], bool] = lambda: False,
     own: Sequence[OwnKernel] = (),
     peers: bool = False,
+    expected_s: float | None = None,
 ) -> RaceResult | list[Failed]:
     """Race the finalists against the untuned kernel and NumPy; return the kernel to deliver.
 
@@ -76,6 +78,7 @@ def race(
         late: once it says so, one process of the race has to be enough.
         own: kernels of the user's own, which are timed and told, and never delivered.
         peers: installed libraries are timed and told, too, and never win.
+        expected_s: time of a finalist if there was no trial, for the patience with the untuned one.
     """
     entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
     named = {f"tuned {place}": candidate for place, candidate in enumerate(finalists)}
@@ -90,9 +93,11 @@ def race(
         for kernel in kernels_of.values():
             test_of(kernel.meaning)
 
+    best_s = expected_s if task.best_s is None else task.best_s
+
     def hold() -> dict[str, Times | Failed]:
         return pool.race(
-            kernels_of, first_case_s=patience(task.best_s), late=late, beside=prepare_files,
+            kernels_of, first_case_s=patience(best_s), late=late, beside=prepare_files,
             own=own, peers=peers,
         )  # fmt: skip
 
@@ -103,7 +108,8 @@ def race(
         # The untuned kernel may have run the first case only.
         wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None
         test = test_of(entry.kernel.meaning)
-        return wrong or recorded(task, pool, entry, ranking, test, request, clock(), slowdown)
+        done = task, pool, entry, ranking, test, request, clock()
+        return wrong or recorded(*done, slowdown, late())
 
     return settle(task, named, entries, times, record)
 
@@ -156,11 +162,12 @@ def recorded(
     request: str,
     now_s: float,
     slowdown: float = 1.0,
+    late: bool = False,
 ) -> RaceResult | Failed:
     """Return a finished race as a record with its delivered kernel, or the failure of its file.
 
     The file that is to be delivered is called as its user will call it. That goes on beside the
-    export of the library.
+    export of the library, for which there is no time if it is late.
     """
     result = replace(
         race_of(task, entry, ranking, test, request),
@@ -169,7 +176,7 @@ def recorded(
     )
     files = kernel_files(task.dag, entry.kernel, entry.schedule, result, task.target)
     calling = pool.begin_call(files, entry.kernel.meaning)
-    library, digest, native_s = exported(task, pool, entry)
+    library, digest, native_s = (LATE, "", ()) if late else exported(task, pool, entry)
     compile_s = pool.end_call(calling)
     if isinstance(compile_s, Failed):
         return compile_s

@@ -7,6 +7,7 @@ Source: docs/adr/0058-first-answer.md, docs/adr/0144-first-answers-without-trial
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from ansorpy.artifact import Test, make_test
 from ansorpy.artifact.archive import pack_native
 from ansorpy.artifact.rate import Rate
 from ansorpy.codegen.exported_types import Export, Library
@@ -23,6 +25,7 @@ from ansorpy.events import FirstAnswer, TaskResult
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.plan.bind import bind
+from ansorpy.records import Record
 from ansorpy.search import Candidate, EvolutionSettings, evolve
 from ansorpy.state.steps import reformulated
 from ansorpy.tuner.final_race import export_program
@@ -55,7 +58,8 @@ class First:
     best_s: float
     library: Library
     cases: tuple[str, ...]  # the library passed them
-    compile_s: float | None = None
+    record: Record
+    test: Test | None  # the self-test of its zip; None: of a part of a model
     trial_s: float = 0.0  # seconds of its checks and its timing
 
     def event(self, task: Task, seconds: float) -> FirstAnswer:
@@ -63,6 +67,11 @@ class First:
         return FirstAnswer(
             task.name, self.kernel, self.best_s, seconds, self.cases, library=self.library
         )
+
+    def as_last(self, task: Task, out: Path) -> "First":
+        """Write the zips again, as the last ones of a tuning."""
+        path = _write(task, self.candidate, self.library, self.record, self.cases, self.test, out)
+        return replace(self, kernel=path)
 
     def result(self, task: Task, seconds: float) -> TaskResult:
         """Return the result of a tuning without trials."""
@@ -80,7 +89,7 @@ class First:
             failures=dict(task.failures),
             examples=dict(task.examples),
             rate=Rate(task.flop / self.best_s, effective=True) if task.flop else None,
-            compile_s=self.compile_s,
+            compile_s=self.record.compile_s,
             library=self.library,
             candidate=(task.texts[self.candidate.plan], self.candidate.row),
         )
@@ -110,6 +119,7 @@ def answer(
     timed: bool = False,
     first_only: bool = True,
     best_so_far: bool = False,
+    tested: bool = True,
 ) -> First | None:
     """Build and check the best choice and write its zips; None if every attempt failed.
 
@@ -118,12 +128,13 @@ def answer(
             fastest: no trial will correct the model.
         first_only: the first case instead of all those of a final kernel.
         best_so_far: the search goes on; manifests say so.
+        tested: the zips have a self-test.
     """
     found = choose(task, model, seed)
     together = best_of_plans(found) if timed and not task.ranked() else []
     rest = [one for one in found if one not in together]
     attempts = [together, *([one] for one in rest[:ATTEMPTS])]
-    return deliver_library(task, attempts, pool, out, clock, first_only, best_so_far)
+    return deliver_library(task, attempts, pool, out, clock, first_only, best_so_far, tested)
 
 
 def best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
@@ -142,6 +153,7 @@ def deliver_library(
     clock: Callable[[], float] = time.time,
     first_only: bool = False,
     best_so_far: bool = False,
+    tested: bool = True,
 ) -> First | None:
     """Write the zips of the fastest library of the first attempt that has one; None if none has.
 
@@ -149,31 +161,54 @@ def deliver_library(
         attempts: candidates that are timed together; a library that fails its cases is no library.
         first_only: the first case instead of all.
         best_so_far: the search goes on; manifests say so.
+        tested: the zips have a self-test, whose tolerances are computed beside the build.
     """
     for candidates in attempts:
-        found = _exported(task, candidates, pool, first_only)
+        with ThreadPoolExecutor(1, "tolerances") as thread:
+            found = _exported(task, candidates, pool, first_only, thread if tested else None)
         if found is not None:
-            candidate, done = found
+            candidate, done, test = found
             (record,) = task.records([candidate], [done.outcome], clock)
-            became = reformulated(task.plans[candidate.plan].state)
             cases = CASES if first_only else ALL_CASES
-            paths = []
-            for dag in (task.dag, *task.twins):
-                library = replace(done.library, buffers=renamed(done.library.buffers, task, dag))
-                path = pack_native(
-                    out, dag, library, record, task.target, cases, became, best_so_far
-                )
-                paths.append(path)
-            took, library, compile_s = done.outcome, done.library, record.compile_s
+            took, library = done.outcome, done.library
+            path = _write(task, candidate, library, record, cases, test, out, best_so_far)
             trial_s = took.check_s + took.run_s
-            return First(candidate, paths[0], took.best_s, library, cases, compile_s, trial_s)
+            return First(candidate, path, took.best_s, library, cases, record, test, trial_s)
     return None
 
 
+def _write(
+    task: Task,
+    candidate: Candidate,
+    library: Library,
+    record: Record,
+    cases: Sequence[str],
+    test: Test | None,
+    out: Path,
+    best_so_far: bool = False,
+) -> Path:
+    """Write the zip of a library, and one for each twin; return that of the task."""
+    became = reformulated(task.plans[candidate.plan].state)
+    paths = []
+    for dag in (task.dag, *task.twins):
+        named = replace(library, buffers=renamed(library.buffers, task, dag))
+        path = pack_native(out, dag, named, record, task.target, cases, became, test, best_so_far)
+        paths.append(path)
+    return paths[0]
+
+
 def _exported(
-    task: Task, candidates: Sequence[Candidate], pool: MeasurePool, first_only: bool
-) -> tuple[Candidate, Exported] | None:
-    """Return the fastest candidate with its checked library, None if none can be called."""
+    task: Task,
+    candidates: Sequence[Candidate],
+    pool: MeasurePool,
+    first_only: bool,
+    beside: Executor | None,
+) -> tuple[Candidate, Exported, Test | None] | None:
+    """Return the fastest candidate with its checked library, None if none can be called.
+
+    Args:
+        beside: runs the computation of the tolerances of the self-test; None: there is none.
+    """
     exports: dict[str, tuple[Candidate, Export]] = {}  # by prefix
     for candidate in candidates:
         text = f"{task.workload} {task.texts[candidate.plan]} {candidate.row}"
@@ -183,7 +218,10 @@ def _exported(
             exports[export.prefix] = candidate, export
     if not exports:
         return None
+    meanings = {export.program.meaning for _, export in exports.values()}
+    tests = {one: beside.submit(make_test, task.dag, one) for one in meanings} if beside else {}
     done = pool.export(*(export for _, export in exports.values()), first_only=first_only)
     if not isinstance(done, Exported) or not done.library.linked:
         return None
-    return exports[done.library.prefix][0], done
+    candidate, export = exports[done.library.prefix]
+    return candidate, done, tests[export.program.meaning].result() if tests else None

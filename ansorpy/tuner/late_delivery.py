@@ -8,6 +8,7 @@ from ansorpy.search import Candidate
 from ansorpy.tuner import first_answer
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.task import Task
+from ansorpy.tuner.time_budget import Answer
 from ansorpy.tuner.twins import twin_result
 
 
@@ -22,7 +23,22 @@ class DeliveriesAtTheEnd:
         """Start the processes of a task."""
         self._pools.of(task)
 
-    def first_answer(self, task: Task, model: CostModel, seed: int) -> Iterator[FirstAnswer]:
+    def answer_kind(self) -> Answer:
+        """Return that a choice of the model is remembered in any case: that takes no time."""
+        return "one"
+
+    @property
+    def ends_with_answer(self) -> bool:
+        """False: a race or a check follows."""
+        return False
+
+    def untuned_answer(self, task: Task) -> Iterator[FirstAnswer]:
+        """Deliver nothing yet."""
+        yield from ()
+
+    def first_answer(
+        self, task: Task, model: CostModel, seed: int, kind: Answer
+    ) -> Iterator[FirstAnswer]:
         """Remember the choice of the model for a tuning without trials; deliver nothing yet."""
         self._chosen[task.name] = first_answer.choose(task, model, seed)
         yield from ()

@@ -62,7 +62,7 @@ class TuneOptions:
     seconds: Annotated[
         float | None,
         Option(
-            "Time limit of all tasks together, final races included.",
+            "Time limit of all of it, start, checks and final races included.",
             OptionLimits(above=0),
             service=OptionLimits(above=0, most=86_400),
             budget=True,

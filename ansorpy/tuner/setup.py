@@ -36,7 +36,7 @@ from ansorpy.tuner.search_state import SearchState, StopCriteria
 from ansorpy.tuner.share import Share
 from ansorpy.tuner.spaces import generated_name, space_of
 from ansorpy.tuner.task import Task, rules_name
-from ansorpy.tuner.time_budget import TimeBudget
+from ansorpy.tuner.time_budget import LIBRARY_END_S, UNTUNED_S, TimeBudget, least_s
 from ansorpy.tuner.twins import leaders, summed, twin_names, united
 from ansorpy.tuner.warm import estimate_keys, nearest
 
@@ -63,7 +63,7 @@ class Setup:
     journal: Journal
     stored: StoredSearch
     experience: Experience | None
-    begin_s: float
+    begin_s: float  # by the clock of the tuning; of the command, if it told
 
     def started(self, request: Request) -> Started:
         """Return the first event."""
@@ -101,6 +101,7 @@ def prepare(
     clock: Callable[[], float],
     journal: Journal | None,
     experience: Experience | None,
+    begin_s: float | None = None,
 ) -> Setup:
     """Return the set-up of a tuning; `tune.run` explains the arguments.
 
@@ -114,7 +115,8 @@ def prepare(
     store = default_store() if store is None else store
     journal = StoreJournal(store) if journal is None else journal
     stored = journal.stored()
-    begin_s = clock() - (stored.checkpoint.seconds if stored.checkpoint else 0.0)
+    begin_s = clock() if begin_s is None else begin_s
+    begin_s -= stored.checkpoint.seconds if stored.checkpoint else 0.0
     kind = request.target.kind
     rules = find_rules(kind, request.allow, request.without) if rules is None else rules
     out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
@@ -245,11 +247,11 @@ class Context:
         clock: Callable[[], float],
     ) -> "Context":
         """Return the context of a search over `tasks`; `tune.run` explains the arguments."""
-        budget = TimeBudget(request.seconds, setup.begin_s, len(tasks), clock)
+        budget = budget_of(request, setup, len(tasks), clock)
         taught = request.transfer and not request.fresh
         transfer = Transfer(setup.experience, request.target, request.seed, taught)
         model = model or model_of(request, transfer.prior)
-        deliveries = deliveries_of(request, setup, pools, budget)
+        deliveries = deliveries_of(request, setup, pools, budget, model)
         allow = tuple(request.allow)
         return Context(setup, tasks, model, pools, budget, deliveries, transfer, clock, allow)
 
@@ -300,8 +302,30 @@ class Context:
         )
 
 
+def budget_of(request: Request, setup: Setup, tasks: int, clock: Callable[[], float]) -> TimeBudget:
+    """Return the time budget of a request: its seconds, or the least that its tasks take.
+
+    A model counts the seconds of its tasks itself (`model.budget`).
+    """
+    libraries, seconds = request.libraries or not request.trials, request.seconds
+    if seconds is not None and has_choice(request) and not request.libraries:
+        earlier_s = setup.stored.checkpoint.seconds if setup.stored.checkpoint else 0.0
+        start_s = clock() - setup.begin_s - earlier_s
+        seconds = max(seconds, earlier_s + least_s(tasks, request.trials, start_s))
+    end_s = LIBRARY_END_S if request.trials else UNTUNED_S
+    return TimeBudget(
+        seconds, setup.begin_s, tasks, clock, finish_s=end_s if libraries else None,
+        libraries=libraries, sure=has_choice(request),
+    )  # fmt: skip
+
+
+def has_choice(request: Request) -> bool:
+    """Return whether a kernel can be delivered without a trial: the choice of the cost model."""
+    return request.target.kind == "cpu" and request.mode == "auto" and not request.deterministic
+
+
 def deliveries_of(
-    request: Request, setup: Setup, pools: Pools, budget: TimeBudget
+    request: Request, setup: Setup, pools: Pools, budget: TimeBudget, model: CostModel
 ) -> AnyDeliveries:
     """Return the deliveries of the kernels of a request."""
     journal, digest, out, races = setup.journal, setup.digest, setup.out, setup.stored.races
@@ -313,6 +337,8 @@ def deliveries_of(
     return Deliveries(
         pools, journal, digest, out, budget, hasty, races, request.libraries,
         repeatable=request.deterministic, early=request.early, own=request.own, peers=request.race,
+        model=model,
+        seed=request.seed,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from ansorpy.features import extract
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.timing.cold_weights import has_cold_weights
 from ansorpy.measure.unbound import Unbound, unbound
-from ansorpy.plan.choices import ALL_PLANS, all_plans
+from ansorpy.plan.choices import ALL_PLANS, each_plan
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
 from ansorpy.records import Carried, Record, carried, task_key
@@ -213,11 +213,14 @@ class Task:
         self.allowed = frozenset(one for state in self.sketches for one in reformulations(state))
 
     @uncollected()
-    def lower(self, limit: int = ALL_PLANS) -> None:
+    def lower(self, limit: int = ALL_PLANS, late: Callable[[], bool] | None = None) -> None:
         """Open the choices of the sketches and lower each plan: the search space, or a part of it.
 
         Args:
             limit: about how many plans; plans of an earlier call keep their numbers.
+            late: once it returns True, no plan is lowered beside those of earlier calls. The
+                features of each plan, which take longest, are recorded here then: a round, which
+                records them otherwise, reads no clock.
 
         Raises:
             SpecError: no sketch can be lowered.
@@ -225,10 +228,19 @@ class Task:
         if self.space is not None:
             self.space.open(self)
             return
-        for plan in all_plans(self.sketches, self.target, limit):
+        over = late if late is not None and self.plans else lambda: False
+        for plan in each_plan(self.sketches, self.target, limit, over):
             text = plan_text(plan)
-            if text in self.texts or len(sample(plan, 1, np.random.default_rng(0))):
-                self.add_plan(plan, text)  # else its sizes leave no row
+            if text in self.texts:
+                continue
+            rows = sample(plan, 1, np.random.default_rng(0))
+            if not len(rows):
+                continue  # its sizes leave no row
+            if late is not None:
+                if over():
+                    break
+                extract(plan, rows, self.target)
+            self.add_plan(plan, text)
         if not self.plans:
             count = len(self.sketches)
             raise SpecError(f"{self.name!r}: none of its {count} sketches can be lowered")
@@ -252,10 +264,19 @@ class Task:
         """Return the outcome that takes the place of a trial of a candidate; None without one."""
         return self.recorded.get((self.texts[candidate.plan], candidate.row))
 
-    def load_records(self, records: Sequence[Record]) -> None:
-        """Load the trusted trials of earlier tunings; a trial of an unknown plan is left out."""
-        for record in records:
+    def load_records(
+        self, records: Sequence[Record], late: Callable[[], bool] | None = None
+    ) -> None:
+        """Load the trusted trials of earlier tunings; a trial of an unknown plan is left out.
+
+        Args:
+            late: once it returns True, trials of plans that are not yet lowered are left out, those
+                of the slowest.
+        """
+        for record in sorted(records, key=lambda one: cost_of(one.outcome)):
             if not is_trusted(record, self.dag):
+                continue
+            if late is not None and record.plan not in self.texts and late():
                 continue
             number = self._plan_of(record)
             if number is None or len(record.row) != len(self.plans[number].sizes):

@@ -1,26 +1,47 @@
 """The time budget of a tuning: trials that fit into a round, the end, intermediate deliveries.
 
-The end of a tuning, racing the finalists and writing the kernels, takes seconds too: they are set
-aside. How long anything takes is a guess until it was seen.
+The end of a tuning, racing the finalists and writing the kernels, takes seconds too: the time that
+it is expected to take is set aside, and no more. A duration is a guess until it was seen.
+
+Source: docs/adr/0192-a-budget-holds.md.
 """
 
 from collections.abc import Callable
-from math import inf
-from typing import Final
+from math import ceil, inf
+from statistics import mean
+from typing import Final, Literal
 
 from ansorpy.events import TimeSpent
 
+# How a task is answered before its first trial: the fastest of several choices of the cost model,
+# one choice, or not at all: its untuned kernel is delivered.
+Answer = Literal["several", "one", "none"]
+
+START_S: Final = 1.5  # to start Python and to read a request; a busy machine takes longer
+BUSY: Final = 3.0  # ratio of the least seconds on a busy machine to those on a calm one, at most
+OPEN_S: Final = 1.0  # to open promising plans of a task and to choose among them
 FINISH_S: Final = 6.0  # to race and write the kernel of one task: 4 to 10 seen on small machines
+HURRIED_FINISH_S: Final = 4.0  # likewise with one finalist
+LATE_S: Final = 2.0  # to call and write a kernel after its race: then no further process races
+TRIALS_PER_FINISH: Final = 4.0  # checks and timings of a kernel at the end, in those of a trial
+MOST_SLOW: Final = 2.0  # ratio of the expected time of an end on a busy machine, at most
 TRIAL_S: Final = 0.2
 ROUND_S: Final = 1.0  # to propose candidates and learn from them
 MARGIN: Final = 1.1  # ratio of the reserve for the end to its expected time
-MOST: Final = 0.5  # share of the seconds that is set aside at most
 FIRST_TRIALS: Final = 4  # minimum trials of round 0, even if it is late, to have a kernel
 HURRIED_S: Final = 20.0  # for a task: below it there is no time for all plans or many finalists
 DELIVERY_SHARE: Final = 0.1  # share of the time for intermediate deliveries
+OPENING_SHARE: Final = 0.15  # share of the time left for the search that the other plans may take
 OPENING_S: Final = 2.0  # seconds of checks and timing in the first round of a job
 OPENING_TRIALS: Final = 2  # the fewest of that round: one cannot be ranked
 LIBRARY_S: Final = 0.5  # to build, check and write a library: 0.2 to 1 seen
+UNTUNED_S: Final = 0.6  # likewise of an untuned kernel, which is slow when it is checked
+LIBRARY_END_S: Final = 2.0  # to time the leaders of a task again and to write the library of one
+ANSWERS_S: Final = {"several": 2.0, "one": 1.5}  # to open and to answer a task, until it was seen
+DOUBT: Final = 2.0  # ratio of the time set aside for the very first answer to its expected time
+RECENT: Final = 3  # answers whose mean time is expected of the next ones
+TOLD_TRIALS: Final = 30  # trials whose seconds are told to a user whose seconds allow none
+TOLD_STEP_S: Final = 5.0  # such seconds are told in multiples of this
 
 
 class TimeBudget:
@@ -30,7 +51,9 @@ class TimeBudget:
         seconds: for all of it; None: no limit.
         begin_s: when it began, by `clock`.
         tasks: how many there are to finish.
-        finish_s: expected time of the end of one task.
+        finish_s: expected time of the end of one task, if that is known.
+        libraries: each task ends with a library, without a race.
+        sure: a task can be delivered without a trial, so that the first round may be left out.
     """
 
     def __init__(
@@ -39,19 +62,29 @@ class TimeBudget:
         begin_s: float,
         tasks: int,
         clock: Callable[[], float],
-        finish_s: float = FINISH_S,
+        finish_s: float | None = None,
+        libraries: bool = False,
+        sure: bool = False,
     ) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._begin_s = begin_s
         self._tasks = tasks
         self._clock = clock
+        self._libraries, self._sure = libraries, sure
         self._round_s, self._trial_s = ROUND_S, TRIAL_S
         self._rounds = 0
         self._answers = 0
+        self._tried: set[str] = set()  # tasks with trials
+        self._ended = 0  # tasks that are delivered
+        self._passed = 0  # tasks whose first answer is made or left out
+        self._answers_s: dict[str, list[float]] = {}  # seconds of first answers, by their kind
         self._expected_s: dict[str, float] = {}  # seconds of one trial, by task
         self._delivered_s = begin_s  # when a kernel was last delivered
         self._library_s, self._offered_s = LIBRARY_S, begin_s  # likewise of libraries
-        self.finish_s = finish_s
+        self._usual_s = HURRIED_FINISH_S if self.hurried else FINISH_S  # expected on a calm machine
+        self.finish_s = finish_s or (UNTUNED_S if libraries else self._usual_s)
+        self._finish_seen = finish_s is not None
+        self._trials_s = 0.0  # longest checks and timing of a first answer
 
     @property
     def spent_s(self) -> float:
@@ -59,33 +92,49 @@ class TimeBudget:
         return self._clock() - self._begin_s
 
     @property
+    def reserve_s(self) -> float:
+        """The time that the end of the tasks is expected to take.
+
+        A task that ends with a library needs none unless it had a trial.
+        """
+        left = self._tasks - self._ended
+        if self._libraries:
+            left = min(left, len(self._tried))
+        return MARGIN * left * self.finish_s
+
+    @property
     def search_left_s(self) -> float:
         """The time left before the end has to begin."""
-        if self._seconds is None:
-            return inf
-        reserve_s = min(MARGIN * self._tasks * self.finish_s, MOST * self._seconds)
-        return self._seconds - reserve_s - self.spent_s
+        return self.left_s - self.reserve_s
 
     @property
     def left_s(self) -> float:
         """The time left of the whole budget."""
-        return inf if self._seconds is None else self._seconds - self.spent_s
+        return inf if self.seconds is None else self.seconds - self.spent_s
+
+    @property
+    def finish_left_s(self) -> float:
+        """The time left for the end of one task: the others need theirs."""
+        others = max(0, self._tasks - self._ended - 1)
+        return self.left_s - MARGIN * others * self.finish_s
 
     @property
     def hurried(self) -> bool:
         """True if there is time for promising plans and one finalist only."""
-        return self._seconds is not None and self._seconds < self._tasks * HURRIED_S
+        return self.seconds is not None and self.seconds < self._tasks * HURRIED_S
 
     @property
     def _safe(self) -> bool:
         """True if a kernel could be delivered if the search ended now."""
-        return self._rounds > 0 or self._answers >= self._tasks
+        return self._sure or self._rounds > 0 or self._answers >= self._tasks
 
     def fitting(self, trials: int) -> int:
         """Return how many of so many trials may still be measured; 0: the search is over."""
         left_s = self.search_left_s
         if left_s == inf:
             return trials
+        if self._libraries and len(self._tried) < self._tasks:
+            left_s -= MARGIN * self.finish_s  # end of a task with a first trial
         count = int((left_s - self._round_s) / self._trial_s)
         return min(trials, max(count, 0 if self._safe else FIRST_TRIALS))
 
@@ -104,18 +153,81 @@ class TimeBudget:
         """
         return self._safe and self.search_left_s <= 0
 
-    def note_answer(self, task: str, trial_s: float = 0.0) -> None:
+    def opening_late(self) -> Callable[[], bool] | None:
+        """Return a function that tells when the other plans of a task have taken their time.
+
+        None without seconds.
+        """
+        if self.seconds is None:
+            return None
+        end_s = self._clock() + OPENING_SHARE * self.search_left_s
+        return lambda: self._clock() >= end_s
+
+    def finish_late(self) -> bool:
+        """Return whether a race has to end with the process that runs."""
+        return self.finish_left_s <= LATE_S
+
+    def finish_tight(self) -> bool:
+        """Return whether there is no time to time leaders again before a race."""
+        return self.finish_left_s <= self.finish_s
+
+    def answer(self) -> Answer:
+        """Return how the next task is answered: as it and all later ones can be.
+
+        The last tasks are those that take most time, so that lack of time is that of small ones. A
+        task without an answer gets its untuned kernel; in a race the choice of the cost model.
+        """
+        if self.seconds is None:
+            return "several"
+        kinds: tuple[Answer, ...] = ("several", "one")
+        left_s, count = self.search_left_s, self._tasks - self._passed
+        return next((kind for kind in kinds if left_s >= count * self._answer_s(kind)), "none")
+
+    def _answer_s(self, kind: Answer) -> float:
+        """Return the expected seconds of an answer; those of a kind not seen follow from others."""
+        recent = {one: mean(seen[-RECENT:]) for one, seen in self._answers_s.items()}
+        if kind in recent:
+            return MARGIN * recent[kind]
+        slow = max((MARGIN * recent[one] / ANSWERS_S[one] for one in recent), default=DOUBT)
+        return ANSWERS_S[kind] * max(1.0, slow)
+
+    def note_opened(self, kind: Answer, seconds: float) -> None:
+        """Take in how long it took to open a task and to answer it, if it was answered."""
+        self._passed += 1
+        if kind != "none":
+            self._answers_s.setdefault(kind, []).append(seconds)
+            self._expect(seconds / ANSWERS_S[kind])
+
+    def note_answer(self, task: str, trial_s: float = 0.0, short: bool = True) -> None:
         """Take in that a task has its first answer.
 
         Args:
-            trial_s: seconds of its checks and its timing, if the first round is to be short.
+            trial_s: seconds of its checks and its timing.
+            short: the first round is to be short if trials take long.
         """
         self._answers += 1
-        self._expected_s[task] = trial_s
+        self._expected_s[task] = trial_s if short else 0.0
+        self._trials_s = max(self._trials_s, trial_s)
+        self._expect(1.0)
 
-    def note_round(self, trials: int, spent: TimeSpent) -> None:
-        """Take in how long a round took."""
+    def _expect(self, slow: float) -> None:
+        """Expect the end of a task, and rounds, by first answers, until one was seen.
+
+        Args:
+            slow: ratio of the time of an answer to that on a calm machine.
+        """
+        slow = min(max(1.0, slow), MOST_SLOW)
+        if not self._rounds:
+            self._round_s = max(self._round_s, slow * ROUND_S)
+            self._trial_s = max(self._trial_s, slow * TRIAL_S)
+        if not (self._finish_seen or self._libraries):
+            usual_s = self._usual_s * slow
+            self.finish_s = max(self.finish_s, usual_s + TRIALS_PER_FINISH * self._trials_s)
+
+    def note_round(self, trials: int, spent: TimeSpent, task: str = "") -> None:
+        """Take in how long a round of a task took."""
         self._rounds += 1
+        self._tried.add(task)
         self._round_s = spent.propose_s + spent.train_s
         if trials:
             seen_s = spent.measure_s / trials
@@ -124,8 +236,12 @@ class TimeBudget:
 
     def note_finish(self, seconds: float) -> None:
         """Take in how long it took to race and write a kernel."""
-        self.finish_s = seconds
+        self.finish_s, self._finish_seen = seconds, True
         self._delivered_s = self._clock()
+
+    def note_end(self) -> None:
+        """Take in that a task has its result."""
+        self._ended += 1
 
     def note_library(self, seconds: float) -> None:
         """Take in how long it took to build, check and write a library on the way."""
@@ -140,3 +256,20 @@ class TimeBudget:
         """Return whether a kernel on the way is worth its time, and there is time after it."""
         pause_s = self.finish_s / DELIVERY_SHARE
         return self._clock() - self._delivered_s >= pause_s and self.search_left_s >= pause_s
+
+    def told_s(self) -> float:
+        """Return the seconds that would allow `TOLD_TRIALS` trials, before the end begins."""
+        search_s = self._round_s + TOLD_TRIALS * self._trial_s
+        return TOLD_STEP_S * ceil((self.spent_s + search_s + self.reserve_s) / TOLD_STEP_S)
+
+
+def least_s(tasks: int, trials: int, start_s: float = START_S) -> float:
+    """Return the least seconds of a tuning: its start, and a delivery of each task.
+
+    Args:
+        trials: 0: libraries are delivered, else raced kernels.
+        start_s: seconds of the start of the command, which are more on a busy machine.
+    """
+    slow = min(max(1.0, start_s / START_S), BUSY)
+    each_s = OPEN_S + HURRIED_FINISH_S if trials else UNTUNED_S
+    return max(START_S, start_s) + slow * tasks * each_s

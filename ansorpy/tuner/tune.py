@@ -14,11 +14,13 @@ from ansorpy.events import (
     Derived,
     Event,
     Finished,
+    NoTrials,
     Stopped,
     Stopping,
     TaskDone,
     TaskResult,
     TimeSpent,
+    TooShort,
 )
 from ansorpy.measure.other_work import crowd
 from ansorpy.measure.pool import MeasurePool
@@ -38,6 +40,7 @@ from ansorpy.tuner.search_state import SearchState
 from ansorpy.tuner.setup import Context, Opening, Setup, local_pools, prepare
 from ansorpy.tuner.suspects import suspects_of
 from ansorpy.tuner.task import Task
+from ansorpy.tuner.time_budget import TOLD_TRIALS
 from ansorpy.tuner.twins import each_result
 
 
@@ -51,6 +54,7 @@ def run(
     clock: Callable[[], float] = time.monotonic,
     journal: Journal | None = None,
     experience: Experience | None = None,
+    begin_s: float | None = None,
 ) -> Generator[Event, None, Finished]:
     """Yield the events of a tuning, which `tuner.api` shows to people; return the last one.
 
@@ -62,6 +66,7 @@ def run(
         pools: opens the measuring processes; those of this machine unless given.
         journal: the rounds go here, and an interrupted tuning resumes from here.
         experience: measurements of other tasks, read and added to; not with a journal.
+        begin_s: when the command began, by `clock`: `seconds` count from there; now unless given.
 
     Raises:
         SpecError: the search space is empty, `out` takes no files, or there are too few cores or
@@ -69,7 +74,7 @@ def run(
         RunError: this machine builds or runs no kernel.
     """
     open_pools = pools or local_pools(request)
-    setup = prepare(request, rules, store, out, clock, journal, experience)
+    setup = prepare(request, rules, store, out, clock, journal, experience, begin_s)
     yield from started(request, setup)
     results = setup.stored_results()
     tasks = tuple(task for task in setup.tasks if results[task.name] is None)
@@ -79,6 +84,7 @@ def run(
         preflight.check_memory(tasks, free_bytes)
         with closing(open_pools()) as opened:
             context = Context.of(request, setup, tasks, model, opened, clock)
+            yield from too_short(request, context)
             try:
                 openings = context.openings(request)
                 for task in tasks:
@@ -87,7 +93,7 @@ def run(
                     if openings[task.name].baseline:
                         yield from context.deliveries.baseline(task)
                 if request.trials:
-                    if not setup.stored.rounds:
+                    if not setup.stored.rounds and context.budget.fitting(1):
                         yield from preflight.check_kernel(tasks, opened, free_bytes, clock)
                     yield from context.transfer.warm_up(tasks, clock)
                     state = context.search_state(request, results)
@@ -101,7 +107,9 @@ def run(
                 yield Stopping()
             jobs = forecast.past(setup.store, tasks) if request.trials else []
             for task in tasks:
-                results[task.name] = yield from with_reasons(context, task, jobs)
+                results[task.name] = yield from with_reasons(
+                    context, task, jobs, stopped == "interrupted"
+                )
     done = tuple(each_result(request.dags, setup.tasks, results))
     networks = setup.network_results(request, done)
     last = Finished(done, clock() - setup.begin_s, stopped, networks)
@@ -117,9 +125,25 @@ def started(request: Request, setup: Setup) -> Iterator[Event]:
     yield from told_parts(request, setup.tasks[0].strategy)
 
 
+def too_short(request: Request, context: Context) -> Iterator[TooShort]:
+    """Yield the least seconds that the tasks of a request take, if it has fewer."""
+    asked_s, taken_s = request.seconds, context.budget.seconds
+    if asked_s is not None and taken_s is not None and taken_s > asked_s:
+        ends = "a raced kernel" if request.trials else "a verified library"
+        yield TooShort(asked_s, taken_s, len(context.tasks), ends)
+
+
 def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterator[Event]:
-    """Open the search space of a task: a promising part, the first answer from it, the rest."""
-    setup = context.setup
+    """Open the search space of a task: a promising part, the first answer from it, the rest.
+
+    Without time for a first answer there is none; a task that would end with it stays closed.
+    """
+    setup, lap = context.setup, Laps(context.clock)
+    kind = context.deliveries.answer_kind() if how.first_answer else "none"
+    if how.first_answer and kind == "none" and context.deliveries.ends_with_answer:
+        yield from context.deliveries.untuned_answer(task)
+        context.budget.note_opened(kind, lap())
+        return
     if how.first_answer:
         context.deliveries.open_pool(task)
     yield open_plans(context, task, first_answer.PLANS)
@@ -129,20 +153,25 @@ def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterato
         setup.share,
         setup.estimates.get(task.name, ()),
         setup.near.get(task.name, ()),
+        context.budget.opening_late(),
     )
     if task.name in setup.answered:
         task.hold(*setup.answered[task.name])
-    if how.first_answer:
-        yield from context.deliveries.first_answer(task, context.model, seed)
+    if kind != "none":
+        yield from context.deliveries.first_answer(task, context.model, seed, kind)
+    context.budget.note_opened(kind, lap())
     if how.all_plans:
-        yield open_plans(context, task)
+        yield open_plans(context, task, late=context.budget.opening_late())
 
 
 def with_reasons(
-    context: Context, task: Task, jobs: Sequence[Sequence[forecast.Doubling]]
+    context: Context,
+    task: Task,
+    jobs: Sequence[Sequence[forecast.Doubling]],
+    interrupted: bool,
 ) -> Generator[Event, None, TaskResult]:
     """Deliver the kernel of a task; its result has the reasons that the search has found."""
-    ending = context.deliveries.end(task)
+    ending = context.deliveries.end(task, interrupted)
     try:
         while True:
             event = next(ending)
@@ -171,12 +200,21 @@ def reasoned(
     )
 
 
-def open_plans(context: Context, task: Task, limit: int = ALL_PLANS) -> Derived:
-    """Derive the sketches of a task, unless they are known, and lower about `limit` plans."""
+def open_plans(
+    context: Context,
+    task: Task,
+    limit: int = ALL_PLANS,
+    late: Callable[[], bool] | None = None,
+) -> Derived:
+    """Derive the sketches of a task, unless they are known, and lower about `limit` plans.
+
+    Args:
+        late: once it returns True, no further plan is lowered.
+    """
     lap = Laps(context.clock)
     if not task.sketches:
         task.derive(context.setup.rules)
-    task.lower(limit)
+    task.lower(limit, late)
     if task.space is not None:
         return Derived(task.name, None, len(task.plans), lap(), task.space.loops)
     return Derived(task.name, len(task.sketches), len(task.plans), lap())
@@ -184,13 +222,14 @@ def open_plans(context: Context, task: Task, limit: int = ALL_PLANS) -> Derived:
 
 def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Event, None, Stopped]:
     """Search in rounds, in `rest` tasks for all plans from the second on; return why it ended."""
-    while (turn := state.next_turn()) is not None:
+    turn = state.next_turn()
+    while turn is not None:
         task = state.tasks[turn.task.name]
         before_s = task.best_s
         context.deliveries.prepare_race(task)
         if task.rounds and task.name in rest:
             rest.remove(task.name)
-            yield open_plans(context, task)
+            yield open_plans(context, task, late=context.budget.opening_late())
         done = play(
             task, turn.trials, context.model, context.pools.of(task), state.picking, context.clock,
             state.budget.late, context.transfer.prior.doubt(task.key), state.deferred(turn),
@@ -200,8 +239,14 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
             state.report(turn, len(done.chosen), done.least_cost_s, done.spent)
         yield from append(context.setup.journal, task, done, before_s, state.checkpoint())
         yield from context.transfer.after(task, done.samples)
-        yield from context.deliveries.intermediate(task)
-    return state.stop_reason()
+        turn = state.next_turn()
+        if turn is not None:  # else the final race follows
+            yield from context.deliveries.intermediate(task)
+    reason = state.stop_reason()
+    if reason == "seconds" and not any(task.trials for task in state.tasks.values()):
+        budget = context.budget
+        yield NoTrials(budget.left_s + budget.spent_s, budget.told_s(), TOLD_TRIALS)
+    return reason
 
 
 def play(

@@ -6,7 +6,7 @@ must be one of the candidates. Source: ADR-0087.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import log
 from typing import Final
 
@@ -49,14 +49,16 @@ def start(
     trials: int,
     estimates: Sequence[Record] = (),
     near: Sequence[Record] = (),
+    late: Callable[[], bool] | None = None,
 ) -> Iterator[Seeded]:
     """Load the trusted records of a task and defer programs of the others to its first round.
 
     Args:
         estimates: of the task, which a device is going to measure.
         near: of other machines or shapes, the nearest first; for a task without own measurements.
+        late: once it returns True, no further plan of a trusted record is lowered.
     """
-    task.load_records(records)
+    task.load_records(records, late)
     reasons = seed(task, records, trials, estimates)
     if not task.costs_s:
         reasons = (*reasons, *_hold(task, near, trials, moved=True))[:NOTES]

@@ -84,6 +84,7 @@ def tune(
         from ansorpy.target import require_cpu
         from ansorpy.tuner.experience import Experience
         from ansorpy.tuner.interrupts import follow
+        from ansorpy.tuner.process_age import process_begin_s
         from ansorpy.tuner.request import Request
         from ansorpy.tuner.rules import find_rules
         from ansorpy.tuner.stores import store_of
@@ -110,7 +111,7 @@ def tune(
         rules = find_rules(kind, options.allow, options.without, settings.rules_dir)
         kept = store_of(store or settings.store)
         experience = Experience(settings.data_dir / "experience")
-        events = run(request, rules, kept, out, experience=experience)
+        events = run(request, rules, kept, out, experience=experience, begin_s=process_begin_s())
         try:
             with reporter(sys.stderr) as report:
                 last = follow(events, report)

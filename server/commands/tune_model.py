@@ -88,6 +88,7 @@ def _tuned(
     from ansorpy.model.progress import model_reporter
     from ansorpy.tuner.experience import Experience
     from ansorpy.tuner.interrupts import follow
+    from ansorpy.tuner.process_age import process_begin_s
     from ansorpy.tuner.rules import find_rules
     from ansorpy.tuner.stores import store_of
 
@@ -103,7 +104,8 @@ def _tuned(
             report(event)
 
         experience = Experience(settings.data_dir / "experience")
-        return follow(compiled(request, kept, experience, rules=rules), tell)
+        begin_s = process_begin_s()
+        return follow(compiled(request, kept, experience, rules=rules, begin_s=begin_s), tell)
 
 
 def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str:
@@ -144,6 +146,7 @@ def as_object(result: "ModelResult") -> dict[str, Any]:
             }
             for task in result.tasks
         ],
+        "untuned": result.untuned,
         "recuts": [asdict(one) for one in result.recuts],
         "trials": result.trials,
         "seconds": result.seconds,

@@ -22,6 +22,7 @@ from ansorpy.graph.partition import partition
 from ansorpy.measure.host import local_target
 from ansorpy.model import compile as compile_spine
 from ansorpy.model.assemble import TaskLibrary
+from ansorpy.model.budget import ModelBudget
 from ansorpy.model.check_inputs import random_inputs
 from ansorpy.model.compilation import Compilation
 from ansorpy.model.compile import ModelResult, compiled, search_request
@@ -181,7 +182,7 @@ def test_trials_in_the_store_count_in_any_division(
     assert counts.keys() <= {dag.name for dag in tasks.dags}
     monkeypatch.setattr(compile_spine, "_known", lambda _, dag, *__: counts.get(dag.name, 0))
     asked = request(tmp_path / "a.zip", trials=16)
-    work = Compilation(asked, tasks, partition(small_model()), 0.0, lambda: 0.0)
+    work = Compilation(asked, tasks, partition(small_model()), ModelBudget(None, 0.0, float))
     for dag in tasks.dags:  # two tasks are heavy
         work.best_s[dag.name] = 1.0 if dag.name in counts else 1e-6
         work.libraries[dag.name] = TaskLibrary(None, work.best_s[dag.name])  # type: ignore[arg-type]
@@ -227,7 +228,7 @@ def test_the_choice_of_a_search_replaces_the_answer_before_it(
     parted = partition(small_model())
     tasks = tasks_of(parted)
     name = tasks.dags[0].name
-    work = Compilation(request(tmp_path / "a.zip"), tasks, parted, 0.0, lambda: 0.0)
+    work = Compilation(request(tmp_path / "a.zip"), tasks, parted, ModelBudget(None, 0.0, float))
     old, new = (Library(code, b"", (), (), "k", (), 0, 0) for code in (b"old", b"new"))
     runs: list[tuple[Library, float, int, Literal["tuned", "baseline"]]]
     runs = [(old, 1.0, 0, "tuned"), (new, best_s, trials, winner)]

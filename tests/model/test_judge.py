@@ -9,12 +9,16 @@ from onnx import TensorProto, helper, save
 
 from ansorpy.bundle.amend import amend
 from ansorpy.bundle.load import load_model
+from ansorpy.graph.builder import GraphBuilder
+from ansorpy.measure.host import local_target
 from ansorpy.model import judge
 from ansorpy.model.api import tune_model
 from ansorpy.model.compile import ModelResult
 from ansorpy.model.events import BundleWritten, Comparing
 from ansorpy.model.judge import Rivals, judged, name_of, rivals_of, verdict_of
+from ansorpy.model.options import ModelOptions
 from ansorpy.model.race import Entry, Standing
+from ansorpy.model.request import ModelRequest
 from ansorpy.records import MemoryStore
 
 
@@ -40,7 +44,7 @@ def tuned(folder: Path, **options: Any) -> tuple[list[object], ModelResult]:
 def test_a_model_is_raced_against_the_installed_runtime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge, "TIMING_S", 0.05)
+    monkeypatch.setattr(judge, "ROUNDS", ((3, 0.05),))
     events, result = tuned(tmp_path)
     (comparing,) = [one for one in events if isinstance(one, Comparing)]
     assert comparing.names == (name_of("ort"),)
@@ -68,16 +72,21 @@ def test_no_race_is_held_if_none_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_graph_without_its_file_has_no_rival() -> None:
-    assert rivals_of(None).missing == "there is no ONNX file that another runtime could run"
-    assert rivals_of(None).seconds(1.0) == 0.0
+    builder = GraphBuilder("plain")
+    builder.output("y", builder.input("x", (2, 3), "float32"))
+    rivals = rivals_of(
+        ModelRequest(builder.graph(), local_target(1), ModelOptions(), Path("plain.zip"))
+    )
+    assert rivals.missing == "there is no ONNX file that another runtime could run"
+    assert rivals.seconds(1.0) == 0.0
 
 
 def test_a_race_that_does_not_fit_into_the_seconds_is_not_held(tmp_path: Path) -> None:
     rivals = Rivals((Entry("ort", tmp_path / "absent.onnx"),), ("ONNX Runtime",))
     found = judged(tmp_path / "absent.zip", rivals, 1, "x", call_s=2.0, left_s=20.0)
     assert found.peer is None
-    assert "a race takes about 78 s, and 20 s were left" in str(found)
-    assert rivals.seconds(2.0) == pytest.approx(2 * (3.0 + 60.0))
+    assert "a race takes about 76 s, and 20 s were left" in str(found)
+    assert rivals.seconds(2.0, (5, 2.0)) == pytest.approx(2 * (2.0 + 60.0))
 
 
 def test_a_runtime_that_fails_is_left_out_with_its_reason() -> None:

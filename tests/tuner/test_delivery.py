@@ -206,11 +206,14 @@ def test_a_library_of_the_untuned_kernel_is_told(
     """It is delivered if no leader passes every case in its own library."""
     asked: list[list[Candidate]] = []
 
-    def delivered(task: Task, attempts: Sequence[Sequence[Candidate]], *rest: object) -> First:
+    def delivered(
+        task: Task, attempts: Sequence[Sequence[Candidate]], *_: object, tested: bool
+    ) -> First:
         asked.extend(map(list, attempts))
         (chosen,) = attempts[-1 if passes == "baseline" else 0]
         library = Library(b"", b"", (), (), "k", (), 0, 0)
-        return First(chosen, tmp_path / "a.zip", 1e-3, library, ("all",))
+        (record,) = task.records([chosen], [Measured((1e-3,))])
+        return First(chosen, tmp_path / "a.zip", 1e-3, library, ("all",), record, None)
 
     monkeypatch.setattr(first_answer, "deliver_library", delivered)
     result = tuned(tmp_path, FakePool, libraries=True)

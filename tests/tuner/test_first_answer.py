@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ansorpy
+from ansorpy.artifact import unbox
 from ansorpy.codegen.exported_types import Export
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.events import Event, Finished, FirstAnswer, RoundDone, Stopping
@@ -159,8 +160,11 @@ def test_an_interrupt_before_the_first_trial_keeps_the_first_answer(tmp_path: Pa
     *_, last = events
     assert isinstance(last, Finished)
     assert last.stopped == "interrupted"
-    assert last.results[0].kernel == told.kernel
-    assert told.kernel.exists()
+    kernel = last.results[0].kernel
+    assert kernel is not None
+    assert kernel.name == told.kernel.name.replace("-first", "")
+    assert list(tmp_path.glob("*.zip")) == [kernel]
+    assert unbox(kernel.read_bytes(), "package").manifest["best_so_far"] is False
 
 
 def test_without_a_library_a_race_decides(tmp_path: Path) -> None:
