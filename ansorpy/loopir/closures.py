@@ -33,7 +33,7 @@ _BINARY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 def _in_its_dtype(meaning: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function of arrays as a function of NumPy scalars that keeps their dtype."""
-    return lambda a: type(a)(meaning(a))
+    return lambda a: a.dtype.type(meaning(a))
 
 
 _CALLS: Final[Mapping[str, Callable[[Any], Any]]] = {

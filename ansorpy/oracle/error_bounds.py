@@ -189,9 +189,11 @@ def _widening(a: Bounded, source: str, dtype: str) -> FloatArray:
     """Return the rounding error of a conversion to a float dtype."""
     u = UNIT_ROUNDOFF[dtype]
     if source in FLOATS:
-        if u <= UNIT_ROUNDOFF[source]:
+        if u <= UNIT_ROUNDOFF[source] and LARGEST[dtype] >= LARGEST[source]:
             return ZERO
-        return u * a.magnitude + UNDERFLOW[dtype]
+        held = (a.error == 0) & (rounded(a.value, dtype) == a.value)
+        slack = np.where(held, 0.0, u * a.magnitude + UNDERFLOW[dtype])
+        return np.where(held | (a.magnitude <= LARGEST[dtype]), slack, np.inf)
     if a.exact and (INTEGER_RANGE[source][1] <= 255 and u <= 2.0**-8):
         return ZERO
     return np.where(a.magnitude > 1.0 / u, u * a.magnitude, 0.0)

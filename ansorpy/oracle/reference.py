@@ -192,6 +192,12 @@ def _arg(grid: Grid, combiner: str) -> tuple[Bounded, ...]:
         return Bounded(spread(one.value), ZERO if one.exact else spread(one.error))
 
     value, index = (flat(grid.full(grid.value(body, None))) for body in grid.node.body)
+    body, dtype = grid.node.body[0], grid.node.dtype
+    if grid.tracked and dtype in NARROW and not only_moves(body):  # a kernel compares rounded ones
+        more = error_bounds.rounding(value.value, value.error, dtype, moves=False)
+        value = Bounded(
+            value.value, error_bounds.settle(value.value, value.error + more, dtype), value.stored
+        )
     return first_extreme(combiner, value, index, grid.tracked)
 
 

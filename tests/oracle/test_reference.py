@@ -11,6 +11,7 @@ from ansorpy.expr.dtypes import UNIT_ROUNDOFF
 from ansorpy.expr.expr import Var
 from ansorpy.oracle import error_bounds, reduction
 from ansorpy.oracle.error_bounds import Bounded
+from ansorpy.te.tensor_data import rounded
 from ansorpy.topi.suites import SUITE_SMALL
 from ansorpy.topi.workloads import Window, conv2d
 from tests.oracle.plain_loops import Slow
@@ -295,3 +296,25 @@ def test_the_oracle_loads_scipy_only_for_the_error_function() -> None:
         "assert abs(run(te.erf)[1] - 0.8427007929497149) < 1e-15; assert 'scipy' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_argmax_of_16_bit_products_may_take_the_first_of_those_that_round_alike() -> None:
+    """A product beyond float16 is infinity like the one before it, which is the first then."""
+    a, b = (te.placeholder((3,), name, "float16") for name in "AB")
+    k = te.reduce_axis((0, 3), "k")
+    _, index = te.compute((), lambda: te.argmax(a[k] * b[k], axis=k), "best")
+    dag = te.dag(index)
+    large = np.array([1.0, 300.0, 400.0], np.float16)
+    (_, where) = te.evaluate_bounded(dag, {"A": large, "B": large})["best"]
+    assert (int(where.value), float(where.error)) == (2, 2.0)
+    small = np.array([1.0, 3.0, 4.0], np.float16)
+    (_, where) = te.evaluate_bounded(dag, {"A": small, "B": small})["best"]
+    assert (int(where.value), float(np.max(where.error))) == (2, 0.0)
+
+
+@pytest.mark.parametrize(("value", "error"), [(1.0, 0.0), (1e-7, 2.0**-24), (1e6, np.inf)])
+def test_float16_holds_fewer_sizes_than_bfloat16(value: float, error: float) -> None:
+    held = rounded(np.array([value]), "bfloat16")
+    with np.errstate(over="ignore"):
+        found = error_bounds.cast(Bounded(held), "bfloat16", "float16")
+    assert float(np.max(found.error)) == pytest.approx(error, rel=0.01)
