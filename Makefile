@@ -96,7 +96,7 @@ bench-peers: $(VENV)/bench.ok  ## the environments of the peers of the suite, in
 
 bench-suite: $(VENV)/bench.ok  ## the operator suite against its peers: tune, contests, tables, plots
 	$(BIN)/python -m benchmarks.suite $(SUITE)
-	$(BIN)/python -m benchmarks.suite.readme
+	$(BIN)/python -m benchmarks.suite.measured
 
 columnar: $(VENV)/bench.ok  ## candidates sampled, featurised and scored per second on one core
 	$(BIN)/python -m benchmarks.columnar

@@ -1,4 +1,4 @@
-"""The snippets of the README: all parse, and those that need no network run, made small."""
+"""The snippets of the README and the pages of first use: all parse, and most run, made small."""
 
 import os
 import re
@@ -10,14 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from ansorpy.events import TaskResult
+from ansorpy.model.compile import ModelResult
+from ansorpy.verdict import Judgment, Peer
 from tests.server.process import process
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = ("README.md", "docs/command-line.md", "docs/python.md", "docs/service/first-steps.md")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# `make demo` and pip need the network, `make test` runs this test, a fixture starts the service.
-ELSEWHERE = ("make demo", "python3 -m venv", "ansorpy serve")
-FIRST_SCREEN = 60  # lines
+# `make demo` and pip need the network, `make test` runs this test, a fixture starts the service,
+# tests/model/test_examples.py tunes models.
+ELSEWHERE = ("make demo", "python3 -m venv", "ansorpy serve", "ansorpy example")
+WORDS, LINES = 700, 120  # two screens
 RUN_S = 240  # deadline of one snippet on a busy machine
 # Extents of the README and of its example, and those that run here: untuned loops of the former
 # take 0.1 s a call, and every final race calls them.
@@ -45,15 +50,16 @@ class Snippet:
         )
 
 
-SNIPPETS = [Snippet(*found) for found in FENCE.findall(README)]
+SNIPPETS = [Snippet(*found) for page in PAGES for found in FENCE.findall((ROOT / page).read_text())]
 SHELL = [one for one in SNIPPETS if one.language == "sh"]
 PYTHON = [one for one in SNIPPETS if one.language == "python"]
 
 
 def test_every_block_names_its_language() -> None:
     assert {one.language for one in SNIPPETS} == {"sh", "python", "text"}
-    outside = FENCE.sub("", README)
-    assert not re.search(r"^(    |\t)\S", outside, re.MULTILINE), "an indented block is not tested"
+    for page in PAGES:
+        outside = FENCE.sub("", (ROOT / page).read_text())
+        assert not re.search(r"^(    |\t)\S", outside, re.MULTILINE), "an indented block: no test"
 
 
 @pytest.mark.parametrize("snippet", SHELL, ids=lambda one: one.text.splitlines()[0][:40])
@@ -67,16 +73,41 @@ def test_a_python_snippet_parses(snippet: Snippet) -> None:
     compile(snippet.text, "README.md", "exec")
 
 
-def test_the_first_screen_has_purpose_usage_and_limits() -> None:
-    screen = "\n".join(README.splitlines()[:FIRST_SCREEN])
+def test_the_readme_is_a_door() -> None:
+    """Two screens: purpose, both commands, a verdict, the losers, and for whom it is not."""
+    assert len(README.split()) <= WORDS
+    assert len(README.splitlines()) <= LINES
+    first, *_ = FENCE.findall(README)
+    assert [line.split("#")[0].strip() for line in first[1].splitlines()] == [
+        "make demo", "make test",
+    ]  # fmt: skip
+    assert README.index("make demo") < 400
     for told in (
-        "CPU only", "Linux", "static shapes", "inference", "Dtypes: float32", "pip install .",
-        "make demo", "make test", "ansorpy tune examples/",
-        "](benchmarks/results/suite-curves.svg)",
+        "pip install .", "ansorpy example encoder", "](benchmarks/results/models-ratios.svg)",
+        "Behind are", "**Not for**", "CPU, Linux", "static shapes", "inference", "Dtypes: float32",
+        "code of its author",
     ):  # fmt: skip
-        assert told in screen, told
-    usage = README.split("## What it reaches")[0]
-    assert "docs/adr/" not in usage, "decisions are for maintainers"
+        assert told in README, told
+    assert not re.search(r"\]\(https?://", README), "an address that this project does not have"
+
+
+def test_the_transcript_has_the_words_and_columns_of_the_program() -> None:
+    """Times differ on each machine: every number counts as 0."""
+    (told,) = [one.text for one in SNIPPETS if one.text.startswith("encoder: ")]
+    ort = Peer("ONNX Runtime 1.32.0", 2.0)
+    verdict = Judgment("bundle", 1.0, (ort,), 1, "ONNX Runtime 1.32.0")
+    task = TaskResult("t", "k", 1.0, None, 8, 1.0, True, "tuned", None)
+    result = ModelResult(
+        Path("encoder.zip"), 1.0, 0.0, 0.0, "", 60, (task, task), (), 8, 60.0, "seconds",
+        verdict=verdict,
+    )  # fmt: skip
+    printed = f"{result}\nnext: ansorpy run encoder.zip\n"
+    assert plain(told) == plain(printed)
+
+
+def plain(text: str) -> str:
+    """Return a text with each number as 0, and each unit of time as s."""
+    return re.sub(r"\b(us|ms)\b", "s", re.sub(r"\d+(\.\d+)*", "0", text))
 
 
 @pytest.fixture(scope="module")

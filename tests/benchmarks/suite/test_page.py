@@ -14,9 +14,9 @@ from benchmarks.suite import plots
 from benchmarks.suite.cases import ONE
 from benchmarks.suite.duel import Duel, our_curve, read, their_curve
 from benchmarks.suite.environments import ROOT
+from benchmarks.suite.measured import BEGIN, END, FEW, inserted, section
 from benchmarks.suite.page import page
 from benchmarks.suite.publish import joined
-from benchmarks.suite.readme import BEGIN, END, FEW, inserted, section
 from benchmarks.suite.summary import merged
 from benchmarks.suite.tune import WatchedStore
 from tests.benchmarks.suite.made import FACTS, contest
@@ -195,10 +195,10 @@ def test_the_section_of_the_readme_compares_with_the_matching_column() -> None:
     assert line(text, "matmul 512")[1:4] == ["1 ms", "800 us, torch", "0.8x"]
     assert "faster by 2x on 1 thread (1 row), 1.1x on 2 threads (2 rows)" in text
     assert text.count("| matmul 512 ") == 1
-    assert text.endswith("](benchmarks/results/suite.md).")
+    assert text.endswith("](../benchmarks/results/suite.md).")
 
 
-def test_the_readme_shows_a_few_rows_and_the_page_all() -> None:
+def test_the_summary_shows_a_few_rows_and_the_page_all() -> None:
     names = {case.name for case in ONE}
     assert set(FEW) < names
     assert len(FEW) < 10
@@ -207,6 +207,6 @@ def test_the_readme_shows_a_few_rows_and_the_page_all() -> None:
     assert page(rows, [], [FACTS], {}).count("| 1 ms |") >= len(names)
 
 
-def test_the_readme_has_the_markers() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_the_summary_has_the_markers() -> None:
+    text = (ROOT / "docs" / "measured.md").read_text()
     assert text.index(BEGIN) < text.index(END)

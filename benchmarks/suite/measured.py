@@ -1,6 +1,6 @@
-"""The summary of the suite in the README, from its result file; the page has every row.
+"""The summary of the suite in docs/measured.md, from its result file; the page has every row.
 
-python -m benchmarks.suite.readme [FILE]
+python -m benchmarks.suite.measured [FILE]
 """
 
 import json
@@ -17,9 +17,9 @@ from benchmarks.suite.environments import ROOT
 from benchmarks.suite.page import of_run
 from benchmarks.suite.summary import best_of, means, ours_s
 
-BEGIN: Final = "<!-- suite: begin; made by `python -m benchmarks.suite.readme` -->"
+BEGIN: Final = "<!-- suite: begin; made by `python -m benchmarks.suite.measured` -->"
 END: Final = "<!-- suite: end -->"
-PAGE: Final = "benchmarks/results/suite.md"
+PAGE: Final = "../benchmarks/results/suite.md"  # from docs/
 # A row per kind of operator, including a row that a peer wins.
 FEW: Final = (
     "gmm_512", "c2d_r64", "dep_32", "mm_bias_gelu", "attention", "softmax_2048x512", "layernorm",
@@ -98,11 +98,11 @@ def inserted(text: str, body: str) -> str:
 
 
 def main() -> None:
-    """Rewrite the README."""
+    """Rewrite docs/measured.md."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS / "suite.json"
     found = json.loads(path.read_text())
-    readme = ROOT / "README.md"
-    readme.write_text(inserted(readme.read_text(), section(found["rows"], found["facts"])))
+    summary = ROOT / "docs" / "measured.md"
+    summary.write_text(inserted(summary.read_text(), section(found["rows"], found["facts"])))
 
 
 if __name__ == "__main__":
