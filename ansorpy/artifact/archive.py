@@ -6,6 +6,7 @@ And the exported library: `libkernel.so` (`kernel.o` if no linker was found), `k
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -180,10 +181,10 @@ def _manifest(
     dag: Dag, kernel: Kernel, record: Record, race: Race, target: Target
 ) -> dict[str, Any]:
     needs = needed_features(kernel.source, target)
-    return {
-        **about(dag, kernel.buffers, record, target, needs),
-        **raced_fields(dag, record, race, target.cores),
-    }
+    raced = raced_fields(dag, record, race, target.cores)
+    # A record may name the text that an earlier compiler of the same machine code headed.
+    raced["verification"]["source_sha256"] = sha256(kernel.source.encode()).hexdigest()
+    return {**about(dag, kernel.buffers, record, target, needs), **raced}
 
 
 def raced_fields(dag: Dag, record: Record, race: Race, threads: int) -> dict[str, Any]:

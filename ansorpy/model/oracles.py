@@ -159,6 +159,9 @@ def _is_odd(node: Any) -> bool:
     automatic = attrs.get("auto_pad", b"NOTSET") != b"NOTSET"
     if node.op_type in ("RNN", "GRU", "LSTM"):
         return not attrs.keys().isdisjoint(("activations", "clip", "input_forget"))
+    if node.op_type == "GridSample":  # it clamps the point, not each tap
+        cubic = attrs.get("mode") in (b"cubic", b"bicubic")
+        return cubic and attrs.get("padding_mode") == b"border"
     if node.op_type == "ConvTranspose":
         return bool(automatic or attrs.get("group", 1) != 1)
     if node.op_type == "MaxPool":

@@ -1,13 +1,15 @@
 """Look-up of records of earlier tunings of a task: an answer, or a warm start."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
 from ansorpy.codegen import shared_library
 from ansorpy.codegen.exported_types import Library
+from ansorpy.codegen.simd_file import simd_version
+from ansorpy.codegen.version import EARLIER_COMPILERS
 from ansorpy.errors import BuildError
 from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed, Outcome
@@ -117,8 +119,13 @@ def _again(task: Task, record: Record) -> Contestant | None:
         return None
     if isinstance(entry, Failed):
         return None
-    same = sha256(entry.kernel.source.encode()).hexdigest() == record.source_sha256
-    return entry if same else None
+    return entry if record.source_sha256 in raced_digests(entry.kernel.source) else None
+
+
+def raced_digests(source: str) -> Iterator[str]:
+    """Yield the sha256 of a kernel's text, hex, as it is and as earlier compilers headed it."""
+    for compiler in (simd_version(), *EARLIER_COMPILERS):
+        yield sha256(source.replace(simd_version(), compiler).encode()).hexdigest()
 
 
 def _native_again(task: Task, entry: Contestant, race: Race) -> Library | str:

@@ -105,6 +105,19 @@ def test_the_reference_of_onnx_is_not_asked_about_its_mistakes(
     assert operator in found.source
 
 
+@pytest.mark.usefixtures("without_runtime")
+@pytest.mark.parametrize(("opset", "mode"), [(16, "bicubic"), (20, "cubic")])
+def test_the_reference_of_onnx_clamps_points_of_a_grid(
+    opset: int, mode: str, tmp_path: Path
+) -> None:
+    for padding, asked in (("border", False), ("zeros", True)):
+        node = helper.make_node("GridSample", ["x", "g"], ["y"], mode=mode, padding_mode=padding)
+        inputs = {"x": (TensorProto.FLOAT, (1, 1, 5, 5)), "g": (TensorProto.FLOAT, (1, 2, 2, 2))}
+        path = saved(tmp_path / f"{padding}.onnx", [node], inputs, TensorProto.FLOAT, opset)
+        told = "onnx.reference is wrong about" in referred(path).source
+        assert told is not (asked and opset >= 20), padding
+
+
 @pytest.mark.parametrize(
     ("dtype", "known"), [(TensorProto.UINT8, False), (TensorProto.FLOAT, True)]
 )

@@ -1,0 +1,45 @@
+"""Records of earlier versions: texts that only the digest of the SIMD compiler tells apart."""
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansorpy.codegen.simd_file import simd_version
+from ansorpy.codegen.version import EARLIER_COMPILERS
+from ansorpy.records import MemoryStore
+from ansorpy.tuner import record_lookup
+from ansorpy.tuner.api import tune
+
+MM = "def mm(float(8,16) A, float(16,8) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+
+
+def test_a_change_of_the_simd_compiler_is_noted() -> None:
+    """Add the digest of the one before to EARLIER_COMPILERS, or raise a version of the code."""
+    assert simd_version() == "5163c160496dca43"
+    assert simd_version() not in EARLIER_COMPILERS
+
+
+def test_a_text_is_known_by_the_compilers_that_made_the_same_machine_code() -> None:
+    text = f"# simd.py beside it (SIMD compiler {simd_version()}).\nx = 1\n"
+    before = text.replace(simd_version(), EARLIER_COMPILERS[0])
+    found = list(record_lookup.raced_digests(text))
+    assert found == [sha256(one.encode()).hexdigest() for one in (text, before)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [True, False])
+def test_records_of_an_earlier_compiler_answer_if_it_made_the_same_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    store = MemoryStore()
+    told: dict[str, Any] = {"trials": 4, "cores": 1, "store": store, "progress": False}
+    (first,) = tune(MM, out=tmp_path / "a", **told).tasks
+    assert not first.from_store
+    earlier = "0123456789abcdef"
+    monkeypatch.setattr("ansorpy.codegen.numba_source.simd_version", lambda: earlier)
+    monkeypatch.setattr(record_lookup, "simd_version", lambda: earlier)
+    monkeypatch.setattr(record_lookup, "EARLIER_COMPILERS", (simd_version(),) if known else ())
+    (again,) = tune(MM, out=tmp_path / "b", **told).tasks
+    assert again.from_store is known
