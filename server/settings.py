@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Literal
 
-from platformdirs import user_data_path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from ansorpy.errors import SpecError
+from ansorpy.folders import data_dir
 
 
 class ServiceSettings(BaseSettings):
@@ -16,10 +16,9 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ANSORPY_", frozen=True)
 
     data_dir: Path = Field(
-        default_factory=lambda: user_data_path("ansorpy"),
-        description="Folder of the SQLite file, of uploads in progress, and of the transfer data of"
-        " `ansorpy tune`."
-        " The Python function `ansorpy.tune` does not read it.",
+        default_factory=data_dir,
+        description="Folder of the SQLite file, of uploads in progress, of transfer data, and of"
+        " the kernels and bundles of Python, which reads it too.",
     )
     rules_dir: Path | None = Field(
         default=None,
@@ -28,9 +27,9 @@ class ServiceSettings(BaseSettings):
     )
     store: str = Field(
         default="database",
-        description="Store of the records of `ansorpy tune` and `ansorpy records`: `database`,"
-        " `file`, `memory`, or a [plug-in](../plugins.md). The service keeps records in its"
-        " database.",
+        description="Store of the records of `ansorpy tune`, `ansorpy records` and Python:"
+        " `database`, `file`, `memory`, or a [plug-in](../plugins.md). The service keeps records in"
+        " its database.",
     )
     database_url: str = Field(
         default="",
@@ -164,6 +163,11 @@ class ServiceSettings(BaseSettings):
     max_attempts: int = Field(
         default=3, ge=1, description="Consecutive losses of a worker after which a job fails."
     )
+
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _no_data_dir(cls, value: object) -> object:
+        return data_dir() if value == "" else value
 
     @field_validator("rules_dir", mode="before")
     @classmethod

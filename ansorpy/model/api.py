@@ -8,10 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Final
 
-from platformdirs import user_data_path
-
 from ansorpy.bundle.load import LoadedModel, load_model
 from ansorpy.errors import GraphError, SpecError
+from ansorpy.folders import data_dir
 from ansorpy.graph.graph import Graph
 from ansorpy.importers.model_file import DOCUMENT, is_document, read_document, read_model
 from ansorpy.measure.host import local_target
@@ -60,8 +59,8 @@ class ModelCall(ModelOptions):
     store: Annotated[
         RecordStore | str | None,
         Option(
-            "Records of earlier tunings, from which tasks start, and of this one; `records.jsonl`"
-            " in the user's data folder unless given. A name is that of an installed store."
+            "Records of earlier tunings, from which tasks start, and of this one; those of the"
+            " commands unless given. A name is that of an installed store."
         ),
     ] = field(default=None, kw_only=True)
     out: Annotated[
@@ -149,7 +148,7 @@ def request_of(
     Raises:
         SpecError: the file is no model, or `out` takes no files.
     """
-    place = user_data_path("ansorpy") / "models" if out is None else Path(out)
+    place = data_dir() / "models" if out is None else Path(out)
     if isinstance(model, Graph):
         return ModelRequest(model, target, options, _bundle(place, model.name))
     file = Path(model)

@@ -42,8 +42,8 @@ class CompileCall(ModelOptions):
     store: Annotated[
         RecordStore | str | None,
         Option(
-            "Records of tunings, or the name of an installed store; `records.jsonl` in the user's"
-            " data folder unless given."
+            "Records of tunings, or the name of an installed store; those of the commands unless"
+            " given."
         ),
     ] = field(default=None, kw_only=True)
     out: Annotated[

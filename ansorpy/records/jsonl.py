@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from platformdirs import user_data_path
-
+from ansorpy.folders import data_dir
 from ansorpy.records.reader import import_jsonl
 from ansorpy.records.record import IMPORTED, MEASURED, Origin, Record, encode
 from ansorpy.records.store import MemoryStore
 
 ID: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+MEASURED_SUFFIX: Final = ".measured"  # end of the name of the list of measured records
 
 
 class JsonlStore(MemoryStore):
@@ -30,7 +30,7 @@ class JsonlStore(MemoryStore):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        self.measured_path = path.with_name(f"{path.name}.measured")
+        self.measured_path = path.with_name(f"{path.name}{MEASURED_SUFFIX}")
         if path.exists():
             # Bytes that are not UTF-8 become surrogates, which the reader refuses.
             text = path.read_bytes().rpartition(b"\n")[0].decode(errors="surrogateescape")
@@ -91,10 +91,10 @@ def _cut_torn_line(file: BinaryIO) -> None:
 
 
 def default_store() -> JsonlStore:
-    """Return the store in the user's data folder."""
+    """Return the store in a file of the data folder."""
     return JsonlStore(default_store_path())
 
 
 def default_store_path() -> Path:
-    """Return the file of the store in the user's data folder."""
-    return user_data_path("ansorpy") / "records.jsonl"
+    """Return the file of the store in the data folder."""
+    return data_dir() / "records.jsonl"

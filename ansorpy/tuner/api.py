@@ -53,9 +53,9 @@ class TuneCall(LocalOptions):
     store: Annotated[
         RecordStore | str | None,
         Option(
-            "Records of earlier tunings, which are answers or warm starts, and of this one;"
-            " `records.jsonl` in the user's data folder unless given. A name is that of an"
-            " installed store: database, file, memory, or a plug-in (`ansorpy plugins`)."
+            "Records of earlier tunings, which are answers or warm starts, and of this one; those"
+            " of the commands unless given. A name is that of an installed store: database, file,"
+            " memory, or a plug-in (`ansorpy plugins`)."
         ),
     ] = field(default=None, kw_only=True)
     out: Annotated[

@@ -23,7 +23,8 @@ from ansorpy.cost.transfer import TransferModel
 from ansorpy.errors import RecordError
 from ansorpy.events import Judged, Skipped, Warmed
 from ansorpy.features import version
-from ansorpy.records import JsonlStore, RecordStore, target_digest
+from ansorpy.folders import data_dir
+from ansorpy.records import JsonlStore, MemoryStore, RecordStore, target_digest
 from ansorpy.target import Target
 from ansorpy.tuner.experience_file import decode, encode
 from ansorpy.tuner.task import Task
@@ -65,10 +66,17 @@ class Experience:
 
     @staticmethod
     def beside(store: RecordStore) -> "Experience | None":
-        """Return the transfer files beside a store in a file, None for a store in memory."""
-        if isinstance(store, JsonlStore):
-            return Experience(store.path.with_suffix(SUFFIX))
-        return None
+        """Return the transfer files of the data folder, or those beside a store in a file.
+
+        For a store in memory there are none.
+        """
+        match store:
+            case JsonlStore():
+                return Experience(store.path.with_suffix(SUFFIX))
+            case MemoryStore():
+                return None
+            case _:
+                return Experience(data_dir() / "experience")
 
     def keep(self, target: Target, samples: Sequence[Sample]) -> str:
         """Add samples of one task to its file; return the message of a failure, "" without one."""

@@ -7,15 +7,14 @@ from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from platformdirs import user_data_path
-
 from ansorpy.cost.model import CostModel
 from ansorpy.errors import SpecError
 from ansorpy.events import NetworkResult, Started, TaskResult
+from ansorpy.folders import data_dir
 from ansorpy.measure.backend import DEVICE
 from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.measure.workers.cores import usable_cores
-from ansorpy.records import MemoryStore, Record, RecordStore, default_store
+from ansorpy.records import MemoryStore, Record, RecordStore
 from ansorpy.state.rule import Rule
 from ansorpy.target import require_cores
 from ansorpy.te.analysis import structure_key
@@ -35,6 +34,7 @@ from ansorpy.tuner.scheduler import Settings
 from ansorpy.tuner.search_state import SearchState, StopCriteria
 from ansorpy.tuner.share import Share
 from ansorpy.tuner.spaces import generated_name, space_of
+from ansorpy.tuner.stores import store_of
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.time_budget import LIBRARY_END_S, UNTUNED_S, TimeBudget, least_s
 from ansorpy.tuner.twins import leaders, summed, twin_names, united
@@ -112,14 +112,14 @@ def prepare(
         raise ValueError("a tuning with a journal starts cold: it has to repeat itself")
     if store is None and request.device not in ("", DEVICE):
         raise ValueError(f"times of {request.device} enter no store of a user")
-    store = default_store() if store is None else store
+    store = store_of(store)
     journal = StoreJournal(store) if journal is None else journal
     stored = journal.stored()
     begin_s = clock() if begin_s is None else begin_s
     begin_s -= stored.checkpoint.seconds if stored.checkpoint else 0.0
     kind = request.target.kind
     rules = find_rules(kind, request.allow, request.without) if rules is None else rules
-    out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
+    out = writable(data_dir() / "kernels" if out is None else out)
     cold = cold_bytes(request.weights_bytes, request.target)
     space = space_of(request)
     named = generated_name(request, rules_name(kind, rules)) if space is None else space.name

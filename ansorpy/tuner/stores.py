@@ -1,15 +1,17 @@
 """Stores of records by name: ours, and those of packages behind checks of their answers."""
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ansorpy.errors import shown
-from ansorpy.records import IMPORTED, Origin, Record, RecordStore, default_store
+from ansorpy.records import IMPORTED, Origin, Record, RecordStore
 from ansorpy.records.store import Curve
 from ansorpy.tuner.plugged import check_methods
 from ansorpy.tuner.plugins import STORES, Plugin, chosen, failed, guarded
 
+VARIABLE: Final = "ANSORPY_STORE"
 METHODS = ("append", "all", "best", "similar", "curves", "count", "export")
 
 
@@ -68,14 +70,16 @@ class PluggedStore:
 
 
 def store_of(given: RecordStore | str | None) -> RecordStore:
-    """Return a store by its name; a store itself, and the file of the user for None.
+    """Return a store by its name; a store itself; for None that which ANSORPY_STORE names.
+
+    Without the variable it is the database, which the commands and the service have, too.
 
     Raises:
         SpecError: no store of this name is installed.
         PluginError: the store cannot be loaded or made.
     """
     if given is None:
-        return default_store()
+        given = os.environ.get(VARIABLE) or STORES.default
     if not isinstance(given, str):
         return given
     plugin = chosen(STORES, given)

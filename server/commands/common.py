@@ -2,6 +2,7 @@
 
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
@@ -71,14 +72,24 @@ def read_settings() -> "ServiceSettings":
 def database_store() -> "SqlStore":
     """Return the records of the local tenant in the database of the settings.
 
+    The database of the data folder first takes in the file of records that Python had there. The
+    connections live as long as the store.
+
     Raises:
         SpecError: the database cannot be opened.
     """
+    from ansorpy.records import default_store_path
+    from ansorpy.server.db.old_records import take_in
     from ansorpy.server.db.records import SqlStore
     from ansorpy.server.db.upgrade import local_tenant
 
-    engine = database(read_settings())
-    return SqlStore(engine, local_tenant(engine))
+    settings = read_settings()
+    engine = database(settings)
+    store = SqlStore(engine, local_tenant(engine))
+    weakref.finalize(store, engine.dispose)
+    if not settings.database_url:
+        take_in(default_store_path(), store)
+    return store
 
 
 def database(settings: "ServiceSettings") -> Any:

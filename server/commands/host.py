@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ansorpy.server.commands.common import database, read_settings, wrong_input
+from ansorpy.server.commands.common import database_store, read_settings, wrong_input
 
 
 def serve(
@@ -21,7 +21,7 @@ def serve(
         changes = {"host": host, "port": port}
         given = {name: value for name, value in changes.items() if value is not None}
         settings = read_settings().model_copy(update=given)
-        database(settings).dispose()
+        database_store()
         service = create_app(settings)
     configure(settings.log_format)
     if settings.embedded_worker:

@@ -83,7 +83,7 @@ def distil(
     count = 0
     with wrong_input(), ExitStack() as stack:
         if file is None:
-            found = stack.enter_context(_store()).export()
+            found = _store().export()
         else:
             found = import_jsonl(lines_of(stack.enter_context(opened(file))), file)
         with refused_records():
@@ -193,33 +193,25 @@ def _kept(records: "Iterable[Record]") -> int:
     """Keep imported records in the database, batch by batch; return the number of new ones."""
     from ansorpy.records import IMPORTED
 
-    with _store() as store:
-        before = store.count()
-        rest = iter(records)
-        while batch := list(islice(rest, BATCH)):
-            store.append(batch, IMPORTED)
-        return store.count() - before
+    store = _store()
+    before = store.count()
+    rest = iter(records)
+    while batch := list(islice(rest, BATCH)):
+        store.append(batch, IMPORTED)
+    return store.count() - before
 
 
 def _local() -> Iterator[str]:
     from ansorpy.records import encode
 
-    with _store() as store:
-        yield from map(encode, store.export())
+    yield from map(encode, _store().export())
 
 
-@contextmanager
-def _store() -> "Iterator[RecordStore]":
+def _store() -> "RecordStore":
     """Open the records of the database, or of the store that ANSORPY_STORE names."""
-    from ansorpy.server.db.records import SqlStore
     from ansorpy.tuner.stores import store_of
 
-    store = store_of(read_settings().store)
-    try:
-        yield store
-    finally:
-        if isinstance(store, SqlStore):
-            store.engine.dispose()
+    return store_of(read_settings().store)
 
 
 def _remote(job: str | None) -> Iterator[str]:

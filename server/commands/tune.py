@@ -110,7 +110,7 @@ def tune(
         kind = request.target.kind
         rules = find_rules(kind, options.allow, options.without, settings.rules_dir)
         kept = store_of(store or settings.store)
-        experience = Experience(settings.data_dir / "experience")
+        experience = Experience.beside(kept)
         events = run(request, rules, kept, out, experience=experience, begin_s=process_begin_s())
         try:
             with reporter(sys.stderr) as report:

@@ -103,8 +103,7 @@ def _tuned(
                 on_bundle(event.bundle)
             report(event)
 
-        experience = Experience(settings.data_dir / "experience")
-        begin_s = process_begin_s()
+        experience, begin_s = Experience.beside(kept), process_begin_s()
         return follow(compiled(request, kept, experience, rules=rules, begin_s=begin_s), tell)
 
 
