@@ -39,13 +39,17 @@ class TimeSpent:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A tuning begins; `known` counts the stored trials of each task that it starts from."""
+    """A tuning begins; `known` counts the stored trials of each task that it starts from.
+
+    `threads` are those of a kernel for a processor, 0 for a GPU.
+    """
 
     tasks: tuple[str, ...]
     known: tuple[int, ...]
     trials: int
     seconds: float | None
     twins: Mapping[str, str] = field(default_factory=dict)  # name -> the equal task it is tuned as
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,8 +264,8 @@ def bar(done: int, asked: int) -> str:
 def as_line(event: Event) -> str:
     """Return one line for an event; "" for an event that only a status line shows."""
     match event:
-        case Started(tasks=tasks, known=known, trials=trials, twins=twins):
-            names = ", ".join(tasks)
+        case Started(tasks=tasks, known=known, trials=trials, twins=twins, threads=threads):
+            names = ", ".join(tasks) + (f" for {counted(threads, 'thread')}" if threads else "")
             equal = "".join(f"; {twin} equals {task}" for twin, task in twins.items())
             return f"tuning {names}: {trials} trials, {sum(known)} records known{equal}"
         case Derived():

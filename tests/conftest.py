@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from ansorpy.measure.timing.peers import guest
 from ansorpy.plan import choices
 from ansorpy.search import EvolutionSettings, evolve, strategy
-from ansorpy.tuner import first_answer
+from ansorpy.tuner import first_answer, options
 
 SKETCHES = 64  # the plans of at most so many sketches are kept
 LIBRARIES = guest.LIBRARIES
@@ -26,6 +26,9 @@ settings.load_profile("busy")
 # Background jobs of a shell ignore Ctrl-C, and so do their children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A tuning of this process has one thread unless its test names more: results of tests must not
+# depend on the cores of the machine. Commands in processes of their own have the real default.
+pytest.MonkeyPatch().setattr(options, "granted_cores", lambda: 1)
 
 # The tests of a run are half a million objects that live to its end, and every full collection
 # walks them all: the collector pauses while they are made, and leaves them out afterwards.

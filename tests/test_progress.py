@@ -159,12 +159,12 @@ def test_the_zip_of_a_result_takes_the_place_of_the_first_answer(tmp_path: Path)
 def test_a_terminal_keeps_events_and_repaints_one_line() -> None:
     stream = Terminal()
     events: list[Event] = [
-        Started(("mm",), (0,), 24, None), FIRST, SLOWER, round_done(8, 2e-3), Racing("mm"),
-        Finished((), 9.0, "trials"),
+        Started(("mm",), (0,), 24, None, threads=2), FIRST, SLOWER, round_done(8, 2e-3),
+        Racing("mm"), Finished((), 9.0, "trials"),
     ]  # fmt: skip
     shown(stream, events)
     assert stream.screen() == [
-        "tuning mm: 24 trials, 0 records known",
+        "tuning mm for 2 threads: 24 trials, 0 records known",
         "mm: first answer after 1.2 s: 1.9 ms, mm-first.zip until the final zip replaces it",
         "finished after 9.0 s (trials)",
         "",

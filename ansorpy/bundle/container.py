@@ -195,6 +195,7 @@ _RUNNER_DOC: Final = '''"""A whole model, called from Python: needs numpy and ct
 import ctypes
 import importlib.util
 import json
+import logging
 import os
 import weakref
 from functools import partial

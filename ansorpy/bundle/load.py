@@ -38,6 +38,11 @@ class LoadedModel:
         self.name: str = runner.facts["name"]
 
     @property
+    def threads(self) -> int:
+        """The number of threads of a call, with the caller's."""
+        return self._runner.threads
+
+    @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Name, dtype and shape of each input, in order; bfloat16 arrays are uint16 bits."""
         return self._runner.inputs
@@ -156,7 +161,8 @@ def load_model(
     Weights are mapped, not read into memory, and packed once for the kernels.
 
     Args:
-        threads: number of threads with the caller's; as tuned unless given.
+        threads: number of threads with the caller's; as tuned unless given. A larger number
+            than that of the tuning is replaced by it, with a warning in the log.
         verify: check the digest of the weights; those of all other files are always checked.
 
     Raises:
@@ -199,7 +205,7 @@ def _runner(
             ctypes.CDLL(str(folder / LIBRARY)),
             np.frombuffer(files[WEIGHTS], np.uint8),
             hosted_functions(folder, facts),
-            facts["threads"] if threads is None else threads,
+            threads,
             bytes(files.get(SAMPLES, b"")),
         )
         _check_places(facts, runner)

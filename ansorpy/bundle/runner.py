@@ -8,6 +8,7 @@ import argparse
 import ctypes
 import importlib.util
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,7 @@ class ModelRunner(Runner):
         library: the opened `libmodel.so`.
         weights: uint8, the bytes of `weights.safetensors`, at a multiple of 64 bytes.
         functions: the hosted functions, by name.
-        threads: number of threads with the caller's.
+        threads: number of threads with the caller's; as tuned if None, or if it is larger.
         samples: the bytes of `selftest.safetensors`; b"": there is no self-test.
 
     Raises:
@@ -57,7 +58,7 @@ class ModelRunner(Runner):
         library: ctypes.CDLL,
         weights: Array,
         functions: Mapping[str, Hosted],
-        threads: int,
+        threads: int | None,
         samples: bytes = b"",
     ) -> None:
         self.facts, self.weights, self.functions = facts, weights, functions
@@ -66,7 +67,8 @@ class ModelRunner(Runner):
             needed = ", ".join(facts["features"])
             raise RuntimeError(f"cannot run the model because this processor lacks one of {needed}")
         _check_sizes(facts, library)
-        self.pool = Pool(library, prefix, threads) if threads != 1 else None
+        self.threads = threads_of(facts, threads)
+        self.pool = Pool(library, prefix, self.threads) if self.threads != 1 else None
         self.packed = fresh((memory["packed_bytes"],), "uint8")
         scratch = fresh((memory["scratch_bytes"],), "uint8")
         prepare = function_of(library, f"{prefix}_prepare", *[ctypes.c_void_p] * 3)
@@ -262,11 +264,26 @@ def hosted_functions(folder: Path, facts: Mapping[str, Any]) -> dict[str, Hosted
     return {name: getattr(module, name) for name in names}
 
 
+def threads_of(facts: Mapping[str, Any], asked: int | None) -> int:
+    """Return the threads of a bundle: those asked for, at most those that it was tuned for.
+
+    A step is divided into tasks for so many threads: more would only wait.
+    """
+    tuned: int = facts["threads"]
+    if asked is None or asked <= tuned:
+        return tuned if asked is None else asked
+    logging.getLogger(__name__).warning(
+        "%s was tuned for %d thread%s and runs on as many; expected a tuning with cores=%d",
+        facts["name"], tuned, "" if tuned == 1 else "s", asked,
+    )  # fmt: skip
+    return tuned
+
+
 def open_model(folder: Path, threads: int | None = None) -> ModelRunner:
     """Return the runner of an unpacked bundle.
 
     Args:
-        threads: as tuned unless given.
+        threads: as tuned unless given, and at most as many.
     """
     facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     samples, weights = folder / "selftest.safetensors", folder / "weights.safetensors"
@@ -277,7 +294,7 @@ def open_model(folder: Path, threads: int | None = None) -> ModelRunner:
         ctypes.CDLL(str(folder / "libmodel.so")),
         np.memmap(weights, np.uint8, "r"),
         hosted_functions(folder, facts),
-        facts["threads"] if threads is None else threads,
+        threads,
         samples.read_bytes() if samples.exists() else b"",
     )
 

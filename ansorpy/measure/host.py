@@ -8,6 +8,7 @@ from typing import Final
 import llvmlite.binding as llvm
 
 from ansorpy.codegen.simd.matrices import has_matrices
+from ansorpy.measure.workers.cores import granted_cores
 from ansorpy.target import Target
 
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -47,11 +48,13 @@ def local_host(caches: Path = CACHES) -> Host:
 
 def local_target(cores: int | None = None, host: Host | None = None) -> Target:
     """Return the target of kernels with `cores` threads (None: all we may use) on this machine."""
+    if cores is None:
+        cores = granted_cores() if host is None else len(host.cores)
     host = host or local_host()
     bits = vector_bits(host.features)
     return Target(
         kind="cpu",
-        cores=len(host.cores) if cores is None else cores,
+        cores=cores,
         vector_bits=bits,
         registers=32 if bits == 512 or "neon" in host.features else 16,
         l1_bytes=host.l1_bytes,

@@ -120,7 +120,7 @@ def compile_model(call: ModelCall) -> LoadedModel:
             " tune_model, and join_model with a model that has them"
         )
     told = {name: getattr(call, name) for name in ModelCall.__dataclass_fields__}
-    return load_model(tune_model(**told).bundle, threads=call.cores)
+    return load_model(tune_model(**told).bundle)
 
 
 def tuned(

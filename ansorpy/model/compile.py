@@ -150,7 +150,7 @@ def compiled(
     names = [dag.name for dag in tasks.dags]
     options.check_tasks(names)
     chosen_dags(tasks.dags, options.tasks)  # refuses an unknown name
-    yield _divided(request.graph, simplified, tasks, budget.spent_s)
+    yield _divided(request.graph, simplified, tasks, budget.spent_s, target.cores)
     tune = _tuner(rules, store, pools, journal, clock)
     if sent:  # only now: no stand-in may decide about tasks
         whole = with_drawn_weights(request.graph, options.seed)
@@ -335,7 +335,9 @@ def fuses(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:
     )
 
 
-def _divided(graph: Graph, simplified: Simplified, tasks: ModelTasks, seconds: float) -> Divided:
+def _divided(
+    graph: Graph, simplified: Simplified, tasks: ModelTasks, seconds: float, threads: int
+) -> Divided:
     return Divided(
         nodes_before=len(graph.nodes),
         nodes=len(simplified.graph.nodes),
@@ -346,6 +348,7 @@ def _divided(graph: Graph, simplified: Simplified, tasks: ModelTasks, seconds: f
         weights=tasks.weights,
         hosted=tuple(one.group.title for one in tasks.parts if one.lowered is None),
         dags=tasks.dags,
+        threads=threads,
     )
 
 

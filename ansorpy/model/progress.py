@@ -120,11 +120,12 @@ def as_text(event: Divided | BundleWritten) -> str:
     """Return an event as a line."""
     match event:
         case Divided():
+            threads = f" for {counted(event.threads, 'thread')}" if event.threads else ""
             fired = ", ".join(f"{name} {sites}" for name, sites in event.passes.items())
             return (
                 f"{event.nodes_before} nodes, {event.nodes} after passes"
                 f"{f' ({fired})' if fired else ''}: {counted(event.parts, 'kernel call')} of"
-                f" {counted(event.tasks, 'task')}, {event.seconds:.1f} s"
+                f" {counted(event.tasks, 'task')}{threads}, {event.seconds:.1f} s"
             )
         case BundleWritten():
             return (

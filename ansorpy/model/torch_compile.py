@@ -88,7 +88,7 @@ def compile_program(program: Any, name: str, call: CompileCall) -> CompiledModul
         path = Path(folder) / "model.zip" if call.out is None else Path(call.out)
         request = ModelRequest(graph, target, call, path, reference=reference)
         tuned(request, store, call.progress, call.on_event)
-        return CompiledModule(program, graph, load_model(path, target.cores))
+        return CompiledModule(program, graph, load_model(path))
 
 
 def reference_of(program: Any, graph: Graph) -> ModelReference:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from ansorpy.errors import SpecError
+from ansorpy.measure.workers.cores import granted_cores
 from ansorpy.tuner.allocation import (
     ChosenTasks,
     NetworkTargets,
@@ -190,10 +191,23 @@ class TuneOptions:
             object.__setattr__(self, "trials", 1)  # the schedule
 
 
+def default_cores() -> int:
+    """Return the threads of a tuning on this machine: all that it grants (ADR-0196)."""
+    return min(MAX_CORES, granted_cores())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalOptions(TuneOptions):
     """The options of a tuning on this machine."""
 
+    cores: Annotated[
+        int,
+        Option(
+            "Threads of the kernel; as many as this process may use unless given (affinity, quota"
+            " of its control group).",
+            OptionLimits(least=1, most=MAX_CORES),
+        ),
+    ] = field(default_factory=default_cores)
     transfer: Annotated[
         bool,
         Option(

@@ -69,7 +69,9 @@ class Setup:
         """Return the first event."""
         counts = tuple(sum(r.race is None for r in found) for found in self.known.values())
         twins = twin_names(leaders(request.dags))
-        return Started(tuple(self.known), counts, request.trials, request.seconds, twins)
+        target = request.target
+        threads = target.cores if target.kind == "cpu" else 0
+        return Started(tuple(self.known), counts, request.trials, request.seconds, twins, threads)
 
     @property
     def weights(self) -> dict[str, float]:

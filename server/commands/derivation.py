@@ -31,7 +31,7 @@ LEGEND: Final = (
 def sketches(
     file: File,
     target: Name = "cpu",
-    cores: Cores = 1,
+    cores: Cores = CORES,
     bind: Bind = None,
     allow: Allow = None,
     without: Without = None,
@@ -55,7 +55,7 @@ def sketches(
 def explain(
     file: Tuned,
     target: Name = "cpu",
-    cores: Cores = 1,
+    cores: Cores = CORES,
     bind: Bind = None,
     shape: Shape = None,
     allow: Allow = None,
@@ -96,7 +96,7 @@ def lower(
         typer.Option(metavar="FILE", help="Lower the steps of a schedule (docs/schedules.md)."),
     ] = None,
     target: TuneName = "cpu",
-    cores: Cores = 1,
+    cores: Cores = CORES,
     bind: Bind = None,
     allow: Allow = None,
     without: Without = None,

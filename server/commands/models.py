@@ -23,7 +23,10 @@ COPIES: Final[Mapping[str, Any]] = {"function": "copies of outputs", "nodes": ()
 
 Bundle = Annotated[Path, typer.Argument(help="The zip of a model.")]
 Threads = Annotated[
-    int | None, typer.Option("--cores", min=1, max=256, help="Threads; as tuned unless given.")
+    int | None,
+    typer.Option(
+        "--cores", min=1, max=256, help="Threads; as tuned unless given, and at most as many."
+    ),
 ]
 Inputs = Annotated[
     Path | None,
@@ -123,7 +126,7 @@ def bench(
                     f" {', '.join(PEERS)}"
                 )
         ours = opened(bundle, cores)
-        threads = ours.manifest["threads"] if cores is None else cores
+        threads = ours.threads  # those of all runtimes
         file = bundle if model is None else checked_source(ours, model)
         if model is None and {"ort", "openvino"} & set(asked):
             raise SpecError(

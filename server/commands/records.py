@@ -20,6 +20,7 @@ from ansorpy.server.commands.common import (
     wrong_input,
 )
 from ansorpy.server.commands.remote import service
+from ansorpy.tuner.options import default_cores
 
 if TYPE_CHECKING:
     from ansorpy.records import Record, RecordStore
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 app = Commands(help="Export and import records.")
 
+CORES = default_cores()
 BATCH = 500  # records per transaction
 
 
@@ -141,7 +143,7 @@ def take_in_ansor(
         typer.Option(help="A registered workload that takes the arguments of the keys: matmul."),
     ] = None,
     bind: Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol of --dag.")] = None,
-    cores: Annotated[int, typer.Option(min=1, max=256, help="Threads of later tunings.")] = 1,
+    cores: Annotated[int, typer.Option(min=1, max=256, help="Threads of later tunings.")] = CORES,
     show: Annotated[
         bool, typer.Option("--print", help="Print the loop nest of each line; import nothing.")
     ] = False,

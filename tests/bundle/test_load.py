@@ -30,7 +30,7 @@ from ansorpy.graph import Output, ValueInfo, Weight
 from ansorpy.graph.hosted.choose import top_k
 from ansorpy.graph.hosted.text import function_text
 from tests.artifact.mutations import ODD, places
-from tests.bundle.models import Model, model, with_self_test
+from tests.bundle.models import THREADS, Model, model, with_self_test
 
 pytestmark = pytest.mark.slow
 SHORT = 1009  # every so many bytes, unless ANSORPY_NIGHT is set
@@ -46,7 +46,7 @@ def path(made: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_bundle(tmp_path_factory.mktemp("bundles") / "small.zip", with_self_test(made))
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=[1, THREADS])
 def loaded(path: Path, request: pytest.FixtureRequest) -> Iterator[LoadedModel]:
     with load_model(path, threads=request.param) as found:
         yield found
@@ -154,6 +154,20 @@ def test_two_threads_call_one_model_at_once(made: Model, loaded: LoadedModel) ->
         results = list(threads.map(lambda one: loaded(*one)[0], inputs))
     for given, result in zip(inputs, results, strict=True):
         np.testing.assert_array_equal(result, made.expected(*given)[0])
+
+
+def test_more_threads_than_tuned_are_told_and_not_used(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for asked, used in ((None, THREADS), (1, 1), (THREADS, THREADS)):
+        with load_model(path, threads=asked) as found:
+            assert found.threads == used
+    assert not caplog.messages
+    with load_model(path, threads=8) as found:
+        assert found.threads == THREADS
+    assert caplog.messages == [
+        "small was tuned for 2 threads and runs on as many; expected a tuning with cores=8"
+    ]
 
 
 def test_a_closed_model_runs_on_the_threads_of_its_callers(made: Model, path: Path) -> None:
