@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ansorpy.measure.host import local_target as local_target
     from ansorpy.model.api import compile_model as compile_model
     from ansorpy.model.api import tune_model as tune_model
+    from ansorpy.model.compile import ModelResult as ModelResult
+    from ansorpy.model.entry import tune as tune
     from ansorpy.model.join import join_model as join_model
     from ansorpy.model.torch_compile import compile as compile
     from ansorpy.records import JsonlStore as JsonlStore
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from ansorpy.schedule import Schedule as Schedule
     from ansorpy.schedule import create_schedule as create_schedule
     from ansorpy.target import Target as Target
-    from ansorpy.tuner.api import tune as tune
 
     __version__: str
 
@@ -39,6 +40,7 @@ _HOMES = {
     "Client": "ansorpy.client",
     "JsonlStore": "ansorpy.records",
     "MemoryStore": "ansorpy.records",
+    "ModelResult": "ansorpy.model.compile",
     "Result": "ansorpy.result",
     "Schedule": "ansorpy.schedule",
     "SpecError": "ansorpy.errors",
@@ -51,7 +53,7 @@ _HOMES = {
     "load_model": "ansorpy.bundle.load",
     "load_native": "ansorpy.artifact",
     "local_target": "ansorpy.measure.host",
-    "tune": "ansorpy.tuner.api",
+    "tune": "ansorpy.model.entry",
     "tune_model": "ansorpy.model.api",
 }
 
@@ -60,6 +62,7 @@ __all__ = [
     "Client",
     "JsonlStore",
     "MemoryStore",
+    "ModelResult",
     "Result",
     "Schedule",
     "SpecError",

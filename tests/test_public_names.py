@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import ansorpy
-from ansorpy.tuner.api import tune as tune_function
+from ansorpy.model.entry import tune as tune_function
 
 PUBLIC = [
-    "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "Schedule", "SpecError",
-    "Target", "compile", "compile_model", "create_schedule", "join_model", "load", "load_model",
-    "load_native", "local_target", "te", "tune", "tune_model",
+    "AnsorError", "Client", "JsonlStore", "MemoryStore", "ModelResult", "Result", "Schedule",
+    "SpecError", "Target", "compile", "compile_model", "create_schedule", "join_model", "load",
+    "load_model", "load_native", "local_target", "te", "tune", "tune_model",
 ]  # fmt: skip
 
 

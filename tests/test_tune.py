@@ -386,7 +386,10 @@ def test_two_dags_of_one_name_are_refused() -> None:
 
 
 def test_a_request_of_another_type_is_refused() -> None:
-    message = "cannot tune int '3'; expected a Dag, several Dags, or the text of definitions"
+    message = (
+        "cannot tune int '3'; expected a Dag, several Dags, a text, a file, a graph or a module of"
+        " PyTorch"
+    )
     what: Any = 3
     with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
         ansorpy.tune(what)

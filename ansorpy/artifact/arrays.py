@@ -1,7 +1,7 @@
 """Arrays of other libraries, in and out, without copies (DLPack)."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +28,33 @@ def to_numpy(array: Any, place: str) -> np.ndarray[Any, Any]:
         return np.from_dlpack(array)
     except (BufferError, RuntimeError) as error:
         raise TypeError(f"{place}: cannot be shared through DLPack: {error}") from error
+
+
+def in_order(
+    subject: str, names: Sequence[str], inputs: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Return the arrays of a call in the order of the inputs.
+
+    Args:
+        subject: the name of the kernel or model in messages.
+        names: of the inputs.
+        inputs: arrays in order, or one mapping of names to arrays.
+        named: arrays by name.
+
+    Raises:
+        TypeError: an input is missing or unknown, or there are arrays of both kinds.
+    """
+    first = inputs[0] if len(inputs) == 1 else None
+    if isinstance(first, Mapping):
+        inputs, named = (), {**first, **named}
+    if not named:
+        return inputs
+    if inputs or sorted(named) != sorted(names):
+        got = [*(["positional arrays"] if inputs else []), *named]
+        raise TypeError(
+            f"cannot run {subject} because {', '.join(got)} were given; expected {', '.join(names)}"
+        )
+    return tuple(named[name] for name in names)
 
 
 def importer_of(inputs: tuple[Any, ...]) -> Callable[[Any], Any]:

@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import Any, Final
 
 from ansorpy.artifact import manifest
-from ansorpy.artifact.arrays import importer_of, to_numpy
+from ansorpy.artifact.arrays import importer_of, in_order, to_numpy
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import new_folder, remove
 from ansorpy.artifact.needs import lacking
-from ansorpy.artifact.package import LIBRARY, Package, read_bytes, unbox
+from ansorpy.artifact.package import LIBRARY, MANIFEST, Package, read_bytes, repacked, unbox
 from ansorpy.errors import PackageError
 
 NATIVE: Final = "native.py"  # calls the exported library
@@ -52,20 +52,31 @@ class LoadedKernel:
         self.prepare: Callable[..., Callable[[], Any]] = module.prepare
         self.selftest: Callable[[], list[str]] = module.RUNNER.selftest
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, /, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Return the output array, or a tuple where there are several.
 
+        Args:
+            inputs: arrays in order, or one mapping of names to arrays.
+            out: NumPy array (or tuple of arrays) to write to and return; new ones unless given.
+                Beside arrays by keyword it is the input of this name, if there is one.
+            named: arrays by name of the input.
+
         Raises:
-            TypeError: another number of inputs, another dtype, or memory we cannot read.
-            ValueError: another shape.
+            TypeError: a missing or unknown input, another dtype, or memory that cannot be read.
+            ValueError: another shape; `out` is read-only or overlaps an input.
         """
-        if self._on_gpu:
-            return self.run(*inputs)
         names = [tensor["name"] for tensor in self.manifest["inputs"]]
-        labels = names if len(names) == len(inputs) else [f"input {i}" for i in range(len(inputs))]
-        arrays = [to_numpy(a, label) for a, label in zip(inputs, labels, strict=True)]
-        result = self.run(*arrays)
-        imported = importer_of(inputs)
+        if out is not None and not inputs and "out" in names:
+            out, named = None, {**named, "out": out}
+        given = in_order(self.manifest["name"], names, inputs, named)
+        if self._on_gpu:
+            return self.run(*given, out=out)
+        labels = names if len(names) == len(given) else [f"input {i}" for i in range(len(given))]
+        arrays = [to_numpy(a, label) for a, label in zip(given, labels, strict=True)]
+        result = self.run(*arrays, out=out)
+        if out is not None:
+            return result
+        imported = importer_of(given)
         return tuple(map(imported, result)) if isinstance(result, tuple) else imported(result)
 
     def as_torch_op(self) -> Callable[..., Any]:
@@ -111,6 +122,20 @@ def load_package(data: bytes, place: str, digest: str | None = None) -> LoadedKe
 def load(path: Path) -> LoadedKernel:
     """Import the kernel of a file; see `load_package`."""
     return load_package(read_bytes(path), path.name)
+
+
+def load_folder(folder: Path) -> LoadedKernel:
+    """Import the kernel of a folder in which a package was unpacked; see `load_package`.
+
+    Raises:
+        PackageError: there is no kernel, or a file differs from the packed one.
+    """
+    if not (folder / MANIFEST).is_file():
+        raise PackageError(
+            f"cannot load {folder} because it has no {MANIFEST}; expected the folder of an unpacked"
+            " kernel, its zip, or the bundle of a model"
+        )
+    return load_package(repacked(folder), folder.name)
 
 
 def check_machine(package: Package, place: str, present: tuple[str, ...] | None = None) -> None:

@@ -1,5 +1,6 @@
 """The container of a delivered kernel: a zip of which every byte follows from its files."""
 
+import json
 import os
 import stat
 from collections.abc import Mapping
@@ -42,6 +43,26 @@ def box(content: Mapping[str, bytes], manifest: Mapping[str, Any]) -> bytes:
         content: without the manifest.
     """
     return b"".join(packed({name: [data] for name, data in content.items()}, manifest, KERNEL))
+
+
+def repacked(folder: Path) -> bytes:
+    """Return the package of the files of a folder in which it was unpacked.
+
+    Raises:
+        PackageError: the manifest is no object, or a file differs from the packed one.
+    """
+    content = {name: read_bytes(folder / name) for name in NAMES if (folder / name).exists()}
+    text = content.pop(MANIFEST)
+    try:
+        data = box(content, {k: v for k, v in json.loads(text).items() if k != "files"})
+    except (ValueError, AttributeError) as error:
+        raise PackageError(f"cannot load {folder}: {MANIFEST}: {error}") from error
+    if not unbox(data, folder.name).manifest == json.loads(text):
+        raise PackageError(
+            f"cannot load {folder} because a file differs from the packed one; expected the files"
+            " of its zip"
+        )
+    return data
 
 
 def unbox(data: bytes, place: str, digest: str | None = None) -> Package:

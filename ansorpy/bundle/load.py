@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from ansorpy.artifact import manifest
-from ansorpy.artifact.arrays import importer_of, to_numpy
+from ansorpy.artifact.arrays import importer_of, in_order, to_numpy
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import new_folder, remove
 from ansorpy.artifact.harness import Array, TensorSpec, stored_dtype
@@ -67,9 +67,9 @@ class LoadedModel:
         """
         if out is not None and not inputs and any(one.name == "out" for one in self.inputs):
             out, named = None, {**named, "out": out}
-        given = self._ordered(inputs, named)
-        labels = [tensor.name for tensor in self.inputs]
-        labels = labels if len(labels) == len(given) else [f"input {k}" for k in range(len(given))]
+        names = [tensor.name for tensor in self.inputs]
+        given = in_order(self.name, names, inputs, named)
+        labels = names if len(names) == len(given) else [f"input {k}" for k in range(len(given))]
         arrays = [to_numpy(array, label) for array, label in zip(given, labels, strict=True)]
         result = self._runner.run(*arrays, out=out)
         if out is not None:
@@ -135,22 +135,6 @@ class LoadedModel:
             for tensors in (self.inputs, self.outputs)
         )
         return f"<model {self.name}({given}) -> {made}>"
-
-    def _ordered(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the given arrays in the order of the inputs."""
-        first = inputs[0] if len(inputs) == 1 else None
-        if isinstance(first, Mapping):
-            inputs, named = (), {**first, **named}
-        if not named:
-            return inputs
-        names = [tensor.name for tensor in self.inputs]
-        if inputs or sorted(named) != sorted(names):
-            got = [*(["positional arrays"] if inputs else []), *named]
-            raise TypeError(
-                f"cannot run {self.name} because {', '.join(got)} were given;"
-                f" expected {', '.join(names)}"
-            )
-        return tuple(named[name] for name in names)
 
 
 def load_model(

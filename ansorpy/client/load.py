@@ -1,16 +1,19 @@
-"""`ansorpy.load("sha256:...")`: exactly that kernel, or none."""
+"""`ansorpy.load`: the kernel or the model of a file; with a digest exactly that kernel, or none."""
 
 import os
+from os import PathLike
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from platformdirs import user_cache_path
 
-from ansorpy.artifact.load import LoadedKernel, check_machine, load_package
+from ansorpy.artifact.load import LoadedKernel, check_machine, load_folder, load_package
 from ansorpy.artifact.package import DIGEST_PREFIX, Package, parse_digest, read_bytes, unbox
+from ansorpy.bundle.format import is_bundle
 from ansorpy.client.connection import address_of
 from ansorpy.client.service import Client
+from ansorpy.errors import PackageError
 
 SUFFIX: Final = ".zip"
 
@@ -57,31 +60,43 @@ class KernelCache:
 
 
 def load(
-    what: str | Path,
+    what: str | PathLike[str],
+    threads: int | None = None,
     *,
+    verify: bool = True,
     url: str | None = None,
     key: str | None = None,
     cache: KernelCache | None = None,
     source: PackageSource | None = None,
-) -> LoadedKernel:
-    """Return a kernel that can be called with NumPy arrays or those of any DLPack library.
+) -> Any:
+    """Return a `LoadedKernel` or a `LoadedModel`, called with arrays of NumPy or of DLPack.
 
-    The call runs the code of the package. With a digest, the package comes from the cache or from
-    the service, and is refused unless every byte is right. With a path, it is trusted.
+    The call runs the code of the file. With a digest, a kernel comes from the cache or from the
+    service, and is refused unless every byte is right. With a path, the file is trusted.
 
     Args:
-        what: `sha256:` and 64 hex digits, or the path of a package.
+        what: the path of the zip of a kernel, of the folder where it was unpacked, or of the
+            bundle of a model; or `sha256:` and 64 hex digits of a kernel.
+        threads, verify: of a model: threads with the caller's, as tuned unless given and at most
+            as many; whether to check the digest of the weights.
         url, key: the service; ANSORPY_URL and ANSORPY_API_KEY unless given.
         cache: the cache of packages; in the user's cache folder unless given.
         source: another source of packages, in place of the service.
 
     Raises:
-        PackageError: a byte is wrong, or this machine lacks features that the kernel needs.
+        PackageError: a byte is wrong, this machine lacks features that the code needs, or it is
+            neither a kernel nor a bundle.
         ServiceError: the package is neither in the cache nor at the service.
     """
-    if isinstance(what, Path) or not what.startswith(DIGEST_PREFIX):
+    if not isinstance(what, str) or not what.startswith(DIGEST_PREFIX):
         path = Path(what)
-        return load_package(read_bytes(path), path.name)
+        if path.is_file() and is_bundle(path):
+            from ansorpy.bundle.load import load_model
+
+            return load_model(path, threads, verify=verify)
+        _check_threads(path.name, threads)
+        return load_folder(path) if path.is_dir() else load_package(read_bytes(path), path.name)
+    _check_threads(what[:19], threads)
     digest = parse_digest(what)
     kept = KernelCache() if cache is None else cache
     package = kept.get(digest)
@@ -93,6 +108,15 @@ def load(
     check_machine(package, package.place)
     kept.put(data, digest)
     return LoadedKernel(package)
+
+
+def _check_threads(place: str, threads: int | None) -> None:
+    """Raise PackageError if threads are asked for that a kernel cannot have."""
+    if threads is not None:
+        raise PackageError(
+            f"cannot load {place} with threads={threads} because a kernel has those of its tuning;"
+            " expected the bundle of a model, or a call without threads"
+        )
 
 
 def _fetch(digest: str, url: str | None, key: str | None, source: PackageSource | None) -> bytes:

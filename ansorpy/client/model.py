@@ -11,10 +11,12 @@ from typing import Any, Final, Literal, TypeVar
 
 from ansorpy.errors import AnsorError, quoted
 from ansorpy.te.limits import NAME
+from ansorpy.units import duration
 
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 ID: Final = re.compile("[0-9a-f]{32}")
 DIGEST: Final = re.compile("[0-9a-f]{64}")
+SHOWN: Final = 3  # names of tasks in the repr of a job
 ENDED: Final = ("succeeded", "failed", "cancelled")
 
 T = TypeVar("T")
@@ -95,6 +97,14 @@ class Job:
             if task.name == name:
                 return task
         raise KeyError(name)
+
+    def __repr__(self) -> str:
+        """Return one line; `dataclasses.asdict` tells every field."""
+        names = [task.name for task in self.tasks]
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        best = "" if self.best_s is None else f", best {duration(self.best_s)}"
+        told = f"{', '.join(names[:SHOWN])}{more}: {self.trials} trials{best}"
+        return f"<job {self.id} {self.state}, {told}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ class Client(ModelCalls):
         self._connection = Connection(Address(url, key), timeout_s, attempts, transport)
         self.url = self._connection.url
 
+    def __repr__(self) -> str:
+        return f"<client of {self.url}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -1,6 +1,7 @@
 """Models in other formats become graphs; the only package that imports onnx.
 
 model_file.py   the entry: a file becomes a graph
+suffixes.py     names of files that are models
 limits.py       a file is read in a child process first, with bounded memory and time
 onnx_file.py    a file or a model in memory: opset, inputs, weights, external data
 onnx_nodes.py   the nodes of a graph, of inlined functions and of branches that are taken

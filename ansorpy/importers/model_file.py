@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from ansorpy.errors import GraphError
 from ansorpy.graph import Graph
 from ansorpy.graph.wire.document import Document
 from ansorpy.graph.wire.read import LIMITS, loads
-
-DOCUMENT: Final = ".graph.json"  # end of the name of a file that has a graph without weights
+from ansorpy.importers.suffixes import DOCUMENT
 
 
 def read_model(

@@ -19,12 +19,12 @@ TRANSLATED: Final = re.compile(r"translating node .*target=torch\.ops\.([\w.]+)"
 PACKAGES: Final = ("torch", "onnxscript", "onnx")
 
 
-def export_module(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+def export_module(module: Any, args: Any, kwargs: Mapping[str, Any] | None = None) -> Any:
     """Return the `torch.export.ExportedProgram` of a module, shapes fixed to those of the examples.
 
     Args:
         module: a `torch.nn.Module` in evaluation mode.
-        args, kwargs: example arguments of its `forward`.
+        args, kwargs: example arguments of its `forward`; `args` may be one tensor.
 
     Raises:
         GraphError: torch or onnxscript is absent, torch cannot export the module, or the module
@@ -33,9 +33,10 @@ def export_module(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | 
     require_torch()
     import torch
 
+    examples = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     try:
         with torch.no_grad(), quiet():
-            program = torch.export.export(module, tuple(args), dict(kwargs or {}))
+            program = torch.export.export(module, examples, dict(kwargs or {}))
             program = program.run_decompositions({})  # writes become outputs; nothing else
     except Exception as error:  # torch.export raises errors of many kinds, of user code as well
         raise GraphError(

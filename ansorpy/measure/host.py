@@ -8,7 +8,7 @@ from typing import Final
 import llvmlite.binding as llvm
 
 from ansorpy.codegen.simd.matrices import has_matrices
-from ansorpy.measure.workers.cores import granted_cores
+from ansorpy.measure.granted import granted_cores
 from ansorpy.target import Target
 
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")

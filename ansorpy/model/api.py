@@ -1,4 +1,7 @@
-"""`ansorpy.tune_model` and `ansorpy.compile_model`: a model becomes a bundle."""
+"""`ansorpy.tune_model` and `ansorpy.compile_model`: a model becomes a bundle.
+
+`ansorpy.tune` and `ansorpy.load` do the same; the two names stay for one release.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +15,8 @@ from ansorpy.bundle.load import LoadedModel, load_model
 from ansorpy.errors import GraphError, SpecError
 from ansorpy.folders import data_dir
 from ansorpy.graph.graph import Graph
-from ansorpy.importers.model_file import DOCUMENT, is_document, read_document, read_model
-from ansorpy.measure.host import local_target
+from ansorpy.importers.model_file import is_document, read_document, read_model
+from ansorpy.importers.suffixes import DOCUMENT
 from ansorpy.model.compile import ModelResult, compiled
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
@@ -22,13 +25,20 @@ from ansorpy.model.request import ModelRequest
 from ansorpy.progress import ignore, told
 from ansorpy.records import RecordStore
 from ansorpy.target import Target
+from ansorpy.tuner.call_options import (
+    BindOption,
+    OutOption,
+    ProgressOption,
+    ShapesOption,
+    StoreOption,
+)
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.interrupts import follow
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
 from ansorpy.tuner.setup import writable
 from ansorpy.tuner.stores import store_of
-from ansorpy.tuner.targets import named_target
+from ansorpy.tuner.targets import target_for
 
 __all__ = ["compile_model", "tune_model"]
 
@@ -49,34 +59,11 @@ class ModelCall(ModelOptions):
             " .zip in its place is `out`."
         ),
     ] = None
-    bind: Annotated[
-        Mapping[str, float],
-        Option("Values of symbolic extents and of scalar inputs by name: {'batch': 1}."),
-    ] = field(default_factory=dict, kw_only=True)
-    shapes: Annotated[
-        Mapping[str, Sequence[int]], Option("Shapes of inputs by name: {'x': (1, 3, 224, 224)}.")
-    ] = field(default_factory=dict, kw_only=True)
-    store: Annotated[
-        RecordStore | str | None,
-        Option(
-            "Records of earlier tunings, from which tasks start, and of this one; those of the"
-            " commands unless given. A name is that of an installed store."
-        ),
-    ] = field(default=None, kw_only=True)
-    out: Annotated[
-        PathLike[str] | str | None,
-        Option(
-            "The bundle if the name ends in .zip, else its folder; in the user's data folder"
-            " unless given."
-        ),
-    ] = field(default=None, kw_only=True)
-    progress: Annotated[
-        bool | None,
-        Option(
-            "Show progress on standard error: True, False, or None: only on a terminal and in"
-            " Jupyter."
-        ),
-    ] = field(default=None, kw_only=True)
+    bind: BindOption = field(default_factory=dict, kw_only=True)
+    shapes: ShapesOption = field(default_factory=dict, kw_only=True)
+    store: StoreOption = field(default=None, kw_only=True)
+    out: OutOption = field(default=None, kw_only=True)
+    progress: ProgressOption = field(default=None, kw_only=True)
     on_event: Annotated[
         Callable[[ModelEvent], object], Option("Called with every event (`ansorpy.model.events`).")
     ] = field(default=ignore, kw_only=True)
@@ -99,9 +86,8 @@ def tune_model(call: ModelCall) -> ModelResult:
         if out is not None:
             raise SpecError(f"cannot write {target} because out is {out}; expected one of them")
         target, out = None, target
-    if not isinstance(target, Target):
-        target = local_target(call.cores) if target is None else named_target(target, call.cores)
-    request = request_of(call, call.model, target, out, call.bind, call.shapes)
+    machine = target_for(target, call.cores)
+    request = request_of(call, call.model, machine, out, call.bind, call.shapes)
     store = store_of(call.store)
     return tuned(request, store, call.progress, call.on_event)
 
@@ -148,9 +134,8 @@ def request_of(
     Raises:
         SpecError: the file is no model, or `out` takes no files.
     """
-    place = data_dir() / "models" if out is None else Path(out)
     if isinstance(model, Graph):
-        return ModelRequest(model, target, options, _bundle(place, model.name))
+        return ModelRequest(model, target, options, bundle_path(out, model.name))
     file = Path(model)
     try:
         with file.open("rb") as stream:
@@ -162,14 +147,19 @@ def request_of(
     if is_document(file):
         graph, goal = read_model(file, bind, shapes, options.hosted), file.name[: -len(DOCUMENT)]
         return ModelRequest(
-            graph, target, options, _bundle(place, goal), document=read_document(file)
+            graph, target, options, bundle_path(out, goal), document=read_document(file)
         )
     graph = read_model(file, bind, shapes, options.hosted)
-    return ModelRequest(graph, target, options, _bundle(place, file.stem), file, digest)
+    return ModelRequest(graph, target, options, bundle_path(out, file.stem), file, digest)
 
 
-def _bundle(place: Path, name: str) -> Path:
-    """Return the path of the bundle, in a folder that is there and takes files."""
+def bundle_path(out: PathLike[str] | str | None, name: str) -> Path:
+    """Return the path of the bundle of a model, in a folder that is there and takes files.
+
+    Args:
+        out: its folder, or its path if it ends in .zip; None: the data folder.
+    """
+    place = data_dir() / "models" if out is None else Path(out)
     if place.suffix == ".zip":
         return writable(place.parent) / place.name
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:NAME_CHARACTERS].lstrip(".")

@@ -1,7 +1,7 @@
 """`ansorpy.compile`: a module of PyTorch through the spine of models, back as a callable."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -12,8 +12,9 @@ from ansorpy.bundle.load import load_model
 from ansorpy.graph import Graph
 from ansorpy.importers.torch_program import export_module, graph_of_program
 from ansorpy.measure.host import local_target
-from ansorpy.model.api import tuned
+from ansorpy.model.api import bundle_path, tuned
 from ansorpy.model.check_bounds import dtypes_of, least_bound
+from ansorpy.model.compile import ModelResult
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.request import ModelRequest
@@ -21,9 +22,12 @@ from ansorpy.model.torch_module import CompiledModule
 from ansorpy.model.verify import ModelReference
 from ansorpy.progress import ignore
 from ansorpy.records import RecordStore
+from ansorpy.target import Target
+from ansorpy.tuner.call_options import EXAMPLES, ProgressOption, StoreOption
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
 from ansorpy.tuner.stores import store_of
+from ansorpy.tuner.targets import target_for
 
 __all__ = ["compile", "compile_program"]
 
@@ -33,26 +37,15 @@ class CompileCall(ModelOptions):
     """The arguments of `ansorpy.compile`."""
 
     module: Annotated[Any, Option("A `torch.nn.Module` in evaluation mode.")]
-    args: Annotated[
-        Sequence[Any], Option("Example arguments of its `forward`; their shapes become fixed.")
-    ]
+    args: Annotated[Any, Option(EXAMPLES)]
     kwargs: Annotated[Mapping[str, Any], Option("Example keyword arguments.")] = field(
         default_factory=dict
     )
-    store: Annotated[
-        RecordStore | str | None,
-        Option(
-            "Records of tunings, or the name of an installed store; those of the commands unless"
-            " given."
-        ),
-    ] = field(default=None, kw_only=True)
+    store: StoreOption = field(default=None, kw_only=True)
     out: Annotated[
         PathLike[str] | str | None, Option("Path of the bundle, which is not kept unless given.")
     ] = field(default=None, kw_only=True)
-    progress: Annotated[
-        bool | None,
-        Option("Show progress on standard error: True, False, or None: only on a terminal."),
-    ] = field(default=None, kw_only=True)
+    progress: ProgressOption = field(default=None, kw_only=True)
     on_event: Annotated[
         Callable[[ModelEvent], object],
         Option("Called with every event (`ansorpy.events`, `ansorpy.model.events`)."),
@@ -82,13 +75,43 @@ def compile_program(program: Any, name: str, call: CompileCall) -> CompiledModul
         call: the options; its module is not read.
     """
     graph = graph_of_program(program, name)
-    target, reference = local_target(call.cores), reference_of(program, graph)
-    store = store_of(call.store)
     with tempfile.TemporaryDirectory(prefix="ansorpy-torch-") as folder:
         path = Path(folder) / "model.zip" if call.out is None else Path(call.out)
-        request = ModelRequest(graph, target, call, path, reference=reference)
-        tuned(request, store, call.progress, call.on_event)
+        request = _request(program, graph, call, local_target(call.cores), path)
+        tuned(request, store_of(call.store), call.progress, call.on_event)
         return CompiledModule(program, graph, load_model(path))
+
+
+def tune_module(
+    module: Any,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    options: ModelOptions,
+    target: Target | str | None,
+    *,
+    store: RecordStore | str | None,
+    out: PathLike[str] | str | None,
+    progress: bool | None,
+    on_event: Callable[[ModelEvent], object],
+) -> ModelResult:
+    """Tune a module of PyTorch, and write its bundle; `ansorpy.tune` explains the arguments.
+
+    Raises:
+        GraphError: torch or onnxscript is absent, or the module cannot be compiled.
+        RunError: no verified kernel for a part of the module, or the outputs are wrong.
+    """
+    name = type(module).__name__
+    program = export_module(module, args, kwargs)
+    graph = graph_of_program(program, name)
+    machine, path = target_for(target, options.cores), bundle_path(out, name)
+    request = _request(program, graph, options, machine, path)
+    return tuned(request, store_of(store), progress, on_event)
+
+
+def _request(
+    program: Any, graph: Graph, options: ModelOptions, target: Target, path: Path
+) -> ModelRequest:
+    return ModelRequest(graph, target, options, path, reference=reference_of(program, graph))
 
 
 def reference_of(program: Any, graph: Graph) -> ModelReference:

@@ -9,11 +9,13 @@ A type checker sees the parameters of `TuneCall.__init__`, and so do `help` and 
 docstring gets a paragraph per field whose type is annotated with an `Option` (ADR-0105).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING
+from difflib import get_close_matches
 from functools import update_wrapper
 from inspect import Parameter, Signature, cleandoc
 from textwrap import fill
+from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, get_type_hints
 
 from ansorpy.arguments import suggesting
@@ -35,6 +37,7 @@ def keywords_of(
 
     def decorate(function: Callable[[Call], Answer]) -> Callable[P, Answer]:
         def called(*args: P.args, **keywords: P.kwargs) -> Answer:
+            _check_names(function, kind, keywords)
             return function(kind(*args, **keywords))
 
         return suggesting(_told(called, function, cast(type[TuneOptions], kind), []))
@@ -51,6 +54,7 @@ def method_keywords_of(
         method: Callable[[Owner, Call], Answer],
     ) -> Callable[Concatenate[Owner, P], Answer]:
         def called(self: Owner, /, *args: P.args, **keywords: P.kwargs) -> Answer:
+            _check_names(method, kind, keywords)
             return method(self, kind(*args, **keywords))
 
         first = [Parameter("self", Parameter.POSITIONAL_ONLY)]
@@ -59,11 +63,47 @@ def method_keywords_of(
     return decorate
 
 
+def keywords_after(
+    name: str, help: str, kind: Callable[P, Call]
+) -> Callable[[Callable[[Any, Call], Answer]], Callable[Concatenate[Any, P], Answer]]:
+    """Return a decorator: as `keywords_of`, after a first argument, which has this help."""
+
+    def decorate(
+        function: Callable[[Any, Call], Answer],
+    ) -> Callable[Concatenate[Any, P], Answer]:
+        def called(first: Any, /, *args: P.args, **keywords: P.kwargs) -> Answer:
+            _check_names(function, kind, keywords)
+            return function(first, kind(*args, **keywords))
+
+        parameters = [Parameter(name, Parameter.POSITIONAL_ONLY)]
+        return _told(called, function, cast(type[TuneOptions], kind), parameters, {name: help})
+
+    return decorate
+
+
+def _check_names(
+    function: Callable[..., Any], kind: Callable[..., Any], given: Mapping[str, object]
+) -> None:
+    """Raise TypeError for a keyword that a function does not have; suggest the nearest one."""
+    known = definitions(kind)
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise TypeError(
+                f"{function.__name__}() has no argument {name!r}; "
+                + (f"did you mean {near[0]!r}?" if near else f"expected {', '.join(known)}")
+            )
+
+
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 
 def _told(
-    called: Wrapped, function: Callable[..., Any], kind: type[TuneOptions], first: list[Parameter]
+    called: Wrapped,
+    function: Callable[..., Any],
+    kind: type[TuneOptions],
+    first: list[Parameter],
+    helps: Mapping[str, str] = MappingProxyType({}),
 ) -> Wrapped:
     """Return the wrapper with the name, the signature and the docstring that `help` shows."""
     update_wrapper(called, function)
@@ -72,7 +112,8 @@ def _told(
     parameters = [*first, *map(_parameter, known)]
     called.__signature__ = Signature(parameters, return_annotation=answer)  # type: ignore[attr-defined]
     purpose, raises, errors = cleandoc(function.__doc__ or "").partition("Raises:")
-    told = "\n".join(_paragraph(one.name, one.option.help) for one in known)
+    texts = {**helps, **{one.name: one.option.help for one in known}}
+    told = "\n".join(_paragraph(name, text) for name, text in texts.items())
     called.__doc__ = f"{purpose.rstrip()}\n\nArgs:\n{told}\n\n{raises}{errors}".rstrip()
     return called
 

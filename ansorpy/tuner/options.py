@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from ansorpy.errors import SpecError
-from ansorpy.measure.workers.cores import granted_cores
+from ansorpy.measure.granted import granted_cores
 from ansorpy.tuner.allocation import (
     ChosenTasks,
     NetworkTargets,

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import cast
 
 from ansorpy.errors import SpecError
-from ansorpy.frontends.tc.text import parse
+from ansorpy.frontends.source import dags_of
 from ansorpy.target import Target, require_back_end, require_cpu, require_gpu
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
@@ -184,7 +184,7 @@ def read_dags(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple
         SpecError: a Dag is wrong, there is none, or two share a name.
     """
     if isinstance(what, str):
-        return parse(what, bind)
+        return dags_of(what, bind)
     dags = (what,) if isinstance(what, Dag) else _sequence(what)
     if not dags:
         raise SpecError("nothing to tune: 0 Dags, at least 1 needed")
@@ -210,6 +210,6 @@ def _sequence(what: object) -> tuple[Dag, ...]:
         if not isinstance(one, Dag):
             raise SpecError(
                 f"cannot tune {type(one).__name__} {str(one)[:40]!r};"
-                " expected a Dag, several Dags, or the text of definitions"
+                " expected a Dag, several Dags, a text, a file, a graph or a module of PyTorch"
             )
     return cast(tuple[Dag, ...], given)

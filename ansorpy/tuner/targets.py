@@ -22,6 +22,20 @@ from ansorpy.target import (
 THREADS: Final = re.compile(r"[1-9][0-9]{0,3}", re.ASCII)  # the last part of a key
 
 
+def target_for(given: Target | str | None, cores: int) -> Target:
+    """Return the target of a call: a target itself, one by its name, or this machine for None.
+
+    Args:
+        cores: threads of a kernel of this machine.
+
+    Raises:
+        SpecError: as `named_target`.
+    """
+    if isinstance(given, Target):
+        return given
+    return local_target(cores) if given is None else named_target(given, cores)
+
+
 def named_target(name: str, cores: int) -> Target:
     """Return the target of this machine, or of a GPU.
 

@@ -143,15 +143,10 @@ def read_source(file: str) -> tuple[str, "Dag | None"]:
     Raises:
         SpecError: names the file, which is unreadable or contains no valid Dag.
     """
-    from ansorpy.frontends.json.write import loads
+    from ansorpy.frontends.source import dags_of, is_json
 
     text = read_text(file)
-    if not text.lstrip().startswith("{"):
-        return text, None
-    try:
-        return text, loads(text)
-    except SpecError as error:
-        raise SpecError(f"{file}: {error}") from error
+    return text, dags_of(text, {}, file)[0] if is_json(text) else None
 
 
 def read_file(file: str, bind: Mapping[str, int]) -> tuple["Dag", ...]:
@@ -160,13 +155,11 @@ def read_file(file: str, bind: Mapping[str, int]) -> tuple["Dag", ...]:
     Raises:
         SpecError: the file is unreadable, or its content is invalid.
     """
-    from ansorpy.frontends.tc.text import parse
+    from ansorpy.frontends.source import dags_of
 
-    text, dag = read_source(file)
-    if dag is not None:
-        return (dag,)
+    text = read_text(file)
     try:
-        return parse(text, bind, file)
+        return dags_of(text, bind, file)
     except SpecError as error:
         raise SpecError(pointed(str(error), text)) from error
 

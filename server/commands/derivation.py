@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ansorpy.errors import SpecError
+from ansorpy.importers.suffixes import is_model
 from ansorpy.server.commands import tune_model as tuning
 from ansorpy.server.commands.arguments import (
     Allow,
@@ -20,7 +21,9 @@ from ansorpy.server.commands.arguments import (
     Without,
 )
 from ansorpy.server.commands.common import pairs, read_file, read_settings, read_text, wrong_input
+from ansorpy.tuner.options import default_cores
 
+CORES: Final = default_cores()
 LEGEND: Final = (
     "# A line per stage: its loops, the outermost first, AXIS.PART:EXTENT with s (spatial) or r"
     " (reduction).\n# STAGE.AXIS.PART is a size that a candidate chooses; ? follows from the sizes"
@@ -67,7 +70,7 @@ def explain(
     Of a model: the passes that fire, and the groups of nodes with the reason for each end.
     """
     with wrong_input():
-        if tuning.is_model(file):
+        if is_model(file):
             if as_json:
                 raise SpecError(
                     f"cannot explain {file} as JSON because its explanation is a text; expected a"

@@ -16,6 +16,7 @@ from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
 from ansorpy.errors import AnsorError, PackageError, SpecError
 from ansorpy.graph.remedies import as_options
+from ansorpy.importers.suffixes import is_model
 from ansorpy.model.options import ModelJobOptions
 from ansorpy.server.commands.command import Commands
 from ansorpy.server.commands.common import (
@@ -31,7 +32,6 @@ from ansorpy.server.commands.common import (
 )
 from ansorpy.server.commands.job_progress import as_line, watcher
 from ansorpy.server.commands.options import takes_options
-from ansorpy.server.commands.tune_model import is_model
 from ansorpy.tuner.options import values
 
 if TYPE_CHECKING:  # imported on first use, because `ansorpy tune` does not need the client

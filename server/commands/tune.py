@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ansorpy.errors import RunError, SpecError
+from ansorpy.importers.suffixes import is_model
 from ansorpy.model.options import ModelOptions
 from ansorpy.server.commands import tune_model as tuning
 from ansorpy.server.commands.arguments import AsJson, Bind, Shape, Tuned, TuneName
@@ -91,7 +92,7 @@ def tune(
         from ansorpy.tuner.targets import named_target
         from ansorpy.tuner.tune import run
 
-        if tuning.is_model(file):
+        if is_model(file):
             machine = named_target(target, options.cores)
             require_cpu(machine.kind)
             check_profile(profile, machine.names[-1], estimated=False)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from ansorpy.model.compile import ModelResult
     from ansorpy.model.options import ModelOptions
     from ansorpy.target import Target
-
-SUFFIXES: Final = (".onnx", ".graph.json")  # ends of the names of files that are models
-
-
-def is_model(file: str) -> bool:
-    """Return True if the name of a file is that of a model."""
-    return file.lower().endswith(SUFFIXES)
 
 
 def tune_model(

@@ -11,7 +11,8 @@ from ansorpy.errors import SpecError
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.wire.document import Document
 from ansorpy.importers.limits import check_file
-from ansorpy.importers.model_file import DOCUMENT, read_document, read_model
+from ansorpy.importers.model_file import read_document, read_model
+from ansorpy.importers.suffixes import DOCUMENT
 from ansorpy.measure.host import local_target
 from ansorpy.model.compile import ModelResult, compiled
 from ansorpy.model.events import ModelEvent

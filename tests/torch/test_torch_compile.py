@@ -1,6 +1,7 @@
 """`ansorpy.compile`: modules of PyTorch as callables over a verified bundle."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,16 @@ def test_the_bundle_is_kept_where_asked(perceptron: Any) -> None:
     model, out, _, (x,) = perceptron
     with torch.no_grad():
         assert torch.equal(ansorpy.load_model(out)(x), model(x))
+
+
+def test_tune_writes_the_bundle_of_a_module_for_one_tensor(tmp_path: Path) -> None:
+    module, (x,) = made("perceptron")
+    result = ansorpy.tune(
+        module, args=x, trials=0, store=MemoryStore(), out=tmp_path / "mlp.zip", progress=False
+    )
+    with torch.no_grad():
+        wanted = ansorpy.compile(module, x, trials=0, store=MemoryStore())(x)
+        torch.testing.assert_close(ansorpy.load(result.bundle)(x), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_later_writes_to_parameters_do_not_change_a_compiled_module() -> None:
