@@ -129,7 +129,7 @@ def outcome(entry: Entry, given: Mapping[str, str], trials: int) -> Outcome:
     with TemporaryDirectory(prefix="ansorpy-published-") as folder:
         try:
             (task,) = ansorpy.tune(
-                dag, trials=trials, store=MemoryStore(), out=Path(folder), progress=False
+                dag, trials=trials, cores=1, store=MemoryStore(), out=Path(folder), progress=False
             ).tasks
         except AnsorError as error:
             return Outcome(entry, parsed=True, reason=str(error))

@@ -1,6 +1,6 @@
 """Records of trials, their JSON, and the stores that keep them."""
 
-from ansorpy.records.jsonl import JsonlStore, default_store, default_store_path
+from ansorpy.records.jsonl import JsonlStore, file_store, file_store_path
 from ansorpy.records.reader import MAX_LINE_BYTES, decode, import_jsonl, lines_of
 from ansorpy.records.record import (
     ESTIMATED,
@@ -42,9 +42,9 @@ __all__ = [
     "carried",
     "copies_of",
     "decode",
-    "default_store",
-    "default_store_path",
     "encode",
+    "file_store",
+    "file_store_path",
     "import_jsonl",
     "items_per_s",
     "lines_of",

@@ -90,11 +90,11 @@ def _cut_torn_line(file: BinaryIO) -> None:
         file.truncate(end_bytes)
 
 
-def default_store() -> JsonlStore:
+def file_store() -> JsonlStore:
     """Return the store in a file of the data folder."""
-    return JsonlStore(default_store_path())
+    return JsonlStore(file_store_path())
 
 
-def default_store_path() -> Path:
+def file_store_path() -> Path:
     """Return the file of the store in the data folder."""
     return data_dir() / "records.jsonl"

@@ -120,7 +120,7 @@ STORES: Final = PartGroup(
     "ansorpy.stores",
     {
         "database": "ansorpy.server.commands.common:database_store",
-        "file": "ansorpy.records:default_store",
+        "file": "ansorpy.records:file_store",
         "memory": "ansorpy.records:MemoryStore",
     },
     "database",

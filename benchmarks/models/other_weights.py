@@ -59,7 +59,7 @@ def row_of(name: str, file: Path, trials: int) -> Row:
         os.environ["ANSORPY_DATA_DIR"] = str(place / "data")
         other = place / f"{name}.onnx"
         changed = scaled_copy(file, other)
-        more = ["--trials-per-task", str(trials)]
+        more = ["--trials-per-task", str(trials), "--cores", "1"]
         answers, kernels = [], []
         for number, model in enumerate((file, other)):
             bundle = place / f"{number}.zip"

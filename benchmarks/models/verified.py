@@ -111,7 +111,7 @@ def row_of(name: str, file: Path, bundle: Path) -> Row:
     """Return the row of a model; its bundle is written."""
     bind = bound_values(name)
     front = front_seconds(file, bind)
-    answer = tuned(tune_command(file, bundle, bind, "--trials", "0"))
+    answer = tuned(tune_command(file, bundle, bind, "--trials", "0", "--cores", "1"))
     try:
         errors = {} if "failed" in answer else errors_of(file, bundle)
     except RunError as error:

@@ -78,7 +78,7 @@ def database_store() -> "SqlStore":
     Raises:
         SpecError: the database cannot be opened.
     """
-    from ansorpy.records import default_store_path
+    from ansorpy.records import file_store_path
     from ansorpy.server.db.old_records import take_in
     from ansorpy.server.db.records import SqlStore
     from ansorpy.server.db.upgrade import local_tenant
@@ -88,7 +88,7 @@ def database_store() -> "SqlStore":
     store = SqlStore(engine, local_tenant(engine))
     weakref.finalize(store, engine.dispose)
     if not settings.database_url:
-        take_in(default_store_path(), store)
+        take_in(file_store_path(), store)
     return store
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from ansorpy.records import default_store_path
+from ansorpy.records import file_store_path
 from ansorpy.server.db.engine import POSTGRES, reading, sqlite_path
 from ansorpy.server.db.records import SqlStore
 from ansorpy.server.db.sqlite_file import OTHERS, files_of
@@ -69,7 +69,7 @@ def private(settings: ServiceSettings) -> Finding:
 
 def _kept(settings: ServiceSettings) -> Iterator[Path]:
     """Yield the folders and files with records, transfer data or keys of this user."""
-    records = default_store_path()
+    records = file_store_path()
     database = sqlite_path(settings.url)
     yield from dict.fromkeys((settings.data_dir, records.parent))
     if database is not None:

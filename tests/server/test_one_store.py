@@ -14,8 +14,8 @@ from ansorpy.records import (
     MEASURED,
     JsonlStore,
     MemoryStore,
-    default_store,
-    default_store_path,
+    file_store,
+    file_store_path,
 )
 from ansorpy.server.db.old_records import take_in
 from ansorpy.server.db.records import SqlStore
@@ -41,7 +41,7 @@ def test_one_variable_names_the_folder_everywhere(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert data_dir() == ServiceSettings().data_dir == folder
-    assert default_store_path() == folder / "records.jsonl"
+    assert file_store_path() == folder / "records.jsonl"
     for value in ("", None):
         if value is None:
             monkeypatch.delenv("ANSORPY_DATA_DIR")
@@ -83,7 +83,7 @@ def test_the_variable_of_the_commands_names_the_store_of_python(
 def test_records_of_the_file_are_taken_in_once_with_their_origins(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    old = default_store()
+    old = file_store()
     old.append([trial(1.0, row=(1, 1)), trial(2.0, row=(2, 2))], MEASURED)
     old.append([trial(3.0, row=(3, 3))], IMPORTED)
     with caplog.at_level(logging.WARNING):
@@ -97,13 +97,13 @@ def test_records_of_the_file_are_taken_in_once_with_their_origins(
     assert not old.path.exists()
     assert not old.measured_path.exists()
     assert [one.origin for one in JsonlStore(moved).all(KEY)] == [MEASURED, MEASURED, IMPORTED]
-    default_store().append([trial(4.0, row=(4, 4))], MEASURED)  # the store `file` goes on
+    file_store().append([trial(4.0, row=(4, 4))], MEASURED)  # the store `file` goes on
     assert store_of(None).count() == 3
-    assert default_store_path().exists()
+    assert file_store_path().exists()
 
 
 def test_a_crash_while_records_are_taken_in_loses_none(folder: Path) -> None:
-    old = default_store()
+    old = file_store()
     old.append([trial(float(n), row=(n, n)) for n in range(1, 9)], MEASURED)
     store = store_of("memory")
     first = store_of("memory")
@@ -118,7 +118,7 @@ def test_a_file_with_a_wrong_line_stays_with_a_warning(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder.mkdir()
-    path = default_store_path()
+    path = file_store_path()
     path.write_text('{"nonsense": 1}\n')
     with caplog.at_level(logging.WARNING):
         assert store_of(None).count() == 0
@@ -130,10 +130,10 @@ def test_a_file_with_a_wrong_line_stays_with_a_warning(
 def test_another_database_takes_no_file_in(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    default_store().append([trial(1.0)], MEASURED)
+    file_store().append([trial(1.0)], MEASURED)
     monkeypatch.setenv("ANSORPY_DATABASE_URL", f"sqlite:///{tmp_path}/team.db")
     assert store_of(None).count() == 0
-    assert default_store_path().exists()
+    assert file_store_path().exists()
 
 
 WRITER = """
@@ -149,7 +149,7 @@ for number in range(40):
 
 
 def test_processes_that_tune_at_once_lose_no_record(folder: Path) -> None:
-    default_store().append([trial(9.0, row=(n,)) for n in range(1, 701)], MEASURED)
+    file_store().append([trial(9.0, row=(n,)) for n in range(1, 701)], MEASURED)
     command = [sys.executable, "-c", WRITER]
     writers = [subprocess.Popen([*command, str(n)], cwd=ROOT) for n in (1, 2)]
     assert [one.wait(300) for one in writers] == [0, 0]
