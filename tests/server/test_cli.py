@@ -416,7 +416,10 @@ def test_tune_prints_one_object_and_answers_the_same_request_from_the_store(
 ) -> None:
     """On a terminal one line shows the search and then the final race."""
     ours, theirs = pty.openpty()
-    arguments = ("tune", file, "--bind", "N=16", "--trials", "4", "--out", str(tmp_path), "--json")
+    arguments = (
+        "tune", file, "--bind", "N=16", "--trials", "4", "--cores", "1", "--out", str(tmp_path),
+        "--json",
+    )  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "ansorpy", *arguments], stdout=subprocess.PIPE, stderr=theirs,
         env={**os.environ, **env}, text=True,
