@@ -11,7 +11,6 @@ docstring gets a paragraph per field whose type is annotated with an `Option` (A
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
-from difflib import get_close_matches
 from functools import update_wrapper
 from inspect import Parameter, Signature, cleandoc
 from textwrap import fill
@@ -37,7 +36,6 @@ def keywords_of(
 
     def decorate(function: Callable[[Call], Answer]) -> Callable[P, Answer]:
         def called(*args: P.args, **keywords: P.kwargs) -> Answer:
-            _check_names(function, kind, keywords)
             return function(kind(*args, **keywords))
 
         return suggesting(_told(called, function, cast(type[TuneOptions], kind), []))
@@ -54,7 +52,6 @@ def method_keywords_of(
         method: Callable[[Owner, Call], Answer],
     ) -> Callable[Concatenate[Owner, P], Answer]:
         def called(self: Owner, /, *args: P.args, **keywords: P.kwargs) -> Answer:
-            _check_names(method, kind, keywords)
             return method(self, kind(*args, **keywords))
 
         first = [Parameter("self", Parameter.POSITIONAL_ONLY)]
@@ -72,27 +69,12 @@ def keywords_after(
         function: Callable[[Any, Call], Answer],
     ) -> Callable[Concatenate[Any, P], Answer]:
         def called(first: Any, /, *args: P.args, **keywords: P.kwargs) -> Answer:
-            _check_names(function, kind, keywords)
             return function(first, kind(*args, **keywords))
 
         parameters = [Parameter(name, Parameter.POSITIONAL_ONLY)]
         return _told(called, function, cast(type[TuneOptions], kind), parameters, {name: help})
 
     return decorate
-
-
-def _check_names(
-    function: Callable[..., Any], kind: Callable[..., Any], given: Mapping[str, object]
-) -> None:
-    """Raise TypeError for a keyword that a function does not have; suggest the nearest one."""
-    known = definitions(kind)
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            raise TypeError(
-                f"{function.__name__}() has no argument {name!r}; "
-                + (f"did you mean {near[0]!r}?" if near else f"expected {', '.join(known)}")
-            )
 
 
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])

@@ -163,15 +163,6 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
         ansorpy.tune(path)
 
 
-def test_misspelt_arguments_are_told_with_the_nearest_name() -> None:
-    options: dict[str, Any] = {"trails": 3}
-    with pytest.raises(TypeError, match=r"^tune\(\) has no argument 'trails'; did you mean 'tri"):
-        ansorpy.tune(DAG, **options)
-    options = {"xyzzy": 3}
-    with pytest.raises(TypeError, match=r"^tune_model\(\) has no argument 'xyzzy'; expected mod"):
-        ansorpy.tune_model("x.onnx", **options)
-
-
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return packed(DAG, tmp_path_factory.mktemp("mm"))[0]
