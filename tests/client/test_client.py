@@ -439,6 +439,16 @@ def test_a_digest_is_loaded_from_the_service_once(
     np.testing.assert_allclose(load(cache.path(digest))(a, b), a @ b)
 
 
+def test_clients_and_jobs_are_shown_in_one_line() -> None:
+    with Client("http://127.0.0.1:9", "a secret key") as client:
+        assert repr(client) == "<client of http://127.0.0.1:9>"
+    tasks = [{"name": name} for name in ("a", "b", "c", "d", "e")]
+    told = {"id": "0" * 32, "state": "running", "tasks": tasks, "budget": {}, "trials": 8}
+    assert repr(job_of(told)) == f"<job {'0' * 32} running, a, b, c and 2 more: 8 trials>"
+    one = job_of({**told, "tasks": tasks[:1], "best_s": 1.5e-3})
+    assert repr(one) == f"<job {'0' * 32} running, a: 8 trials, best 1.5 ms>"
+
+
 class Shelf:
     """A source of packages with arbitrary content."""
 
