@@ -72,7 +72,8 @@ def keywords_after(
             return function(first, kind(*args, **keywords))
 
         parameters = [Parameter(name, Parameter.POSITIONAL_ONLY)]
-        return _told(called, function, cast(type[TuneOptions], kind), parameters, {name: help})
+        told = _told(called, function, cast(type[TuneOptions], kind), parameters, {name: help})
+        return suggesting(told)
 
     return decorate
 

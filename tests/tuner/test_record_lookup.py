@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+import ansorpy
 from ansorpy.codegen.simd_file import simd_version
 from ansorpy.codegen.version import EARLIER_COMPILERS
 from ansorpy.records import MemoryStore
 from ansorpy.tuner import record_lookup
-from ansorpy.tuner.api import tune
 
 MM = "def mm(float(8,16) A, float(16,8) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
@@ -35,11 +35,11 @@ def test_records_of_an_earlier_compiler_answer_if_it_made_the_same_code(
 ) -> None:
     store = MemoryStore()
     told: dict[str, Any] = {"trials": 4, "cores": 1, "store": store, "progress": False}
-    (first,) = tune(MM, out=tmp_path / "a", **told).tasks
+    (first,) = ansorpy.tune(MM, out=tmp_path / "a", **told).tasks
     assert not first.from_store
     earlier = "0123456789abcdef"
     monkeypatch.setattr("ansorpy.codegen.numba_source.simd_version", lambda: earlier)
     monkeypatch.setattr(record_lookup, "simd_version", lambda: earlier)
     monkeypatch.setattr(record_lookup, "EARLIER_COMPILERS", (simd_version(),) if known else ())
-    (again,) = tune(MM, out=tmp_path / "b", **told).tasks
+    (again,) = ansorpy.tune(MM, out=tmp_path / "b", **told).tasks
     assert again.from_store is known

@@ -37,6 +37,7 @@ ORT = "ONNX Runtime "
 def tuned(dag: Dag, out: Path, store: MemoryStore | None = None, **options: Any) -> TaskResult:
     result = ansorpy.tune(dag, trials=2, out=out, store=store or MemoryStore(), **options)
     (task,) = result.tasks
+    assert isinstance(task, TaskResult)
     return task
 
 
