@@ -135,6 +135,8 @@ def rows_of(result: TaskResult) -> dict[str, str]:
         "latency": _latency(result),
         "trials": _trials(result),
         "failures": _failures(result) if result.kernel is None else "-",
+        "left out": "; ".join(f"your {one.name}: {one.note}" for one in result.own if one.note)
+        or "-",
         "kernel": "-" if result.kernel is None else str(result.kernel),
     }
 

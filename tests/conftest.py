@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from ansorpy.measure.timing.peers import guest
 from ansorpy.plan import choices
 from ansorpy.search import EvolutionSettings, evolve, strategy
-from ansorpy.tuner import first_answer, options
+from ansorpy.tuner import final_race, first_answer, options, tune
 
 SKETCHES = 64  # the plans of at most so many sketches are kept
 LIBRARIES = guest.LIBRARIES
@@ -67,6 +67,15 @@ def no_libraries() -> Iterator[None]:
     """Race without installed libraries: their imports take longer than a short tuning."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guest, "LIBRARIES", ())
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def calm_machine() -> Iterator[None]:
+    """Take the machine for a calm one: other tests run beside, and fakes race at any speed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tune, "crowd", lambda: "")
+        patch.setattr(final_race, "RACES", 1)
         yield
 
 

@@ -142,7 +142,8 @@ def test_a_rate_beyond_the_peak_of_the_machine_is_no_figure(
     store = MemoryStore()
     for _ in range(2):
         result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool), trials=8))
-        assert result.rate == (Rate(flop / 1.2e-3, effective=False) if shown else None)
+        known = 1 / share if share else None
+        assert result.rate == (Rate(flop / 1.2e-3, False, known) if shown else None)
         assert result.kernel is not None
         manifest = unpack(result.kernel, tmp_path)
         assert manifest["rate"]["flop_per_s"] == (flop / 1.2e-3 if shown else None)

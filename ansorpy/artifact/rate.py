@@ -53,7 +53,7 @@ def rate_of(dag: Dag, race: Race) -> Rate | None:
         return None
     share = None
     if race.peak_flop_per_s and race.flop and _is_float32(dag):
-        share = race.flop / race.best_s / race.peak_flop_per_s
+        share = min(1.0, race.flop / race.best_s / race.peak_flop_per_s)  # within SLACK
     return Rate(flop / race.best_s, race.flop != flop, share)
 
 

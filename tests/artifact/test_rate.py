@@ -28,12 +28,20 @@ COPY = parse("def copy(float(64) A) -> (B) { B(i) = A(i) }")[0]
 @pytest.mark.parametrize(
     ("dag", "race", "told"),
     [
-        (MM, RACE, "0.5 GFLOP/s"),
+        (MM, RACE, "0.5 GFLOP/s, 100 % of the arithmetic peak"),
         (MM, replace(RACE, peak_flop_per_s=0.0), "0.5 GFLOP/s"),
         (MM, replace(RACE, flop=0, peak_flop_per_s=0.0), "0.5 effective GFLOP/s"),  # an old record
-        (MM, replace(RACE, tuned_s=(0.97e-3,)), "0.5 GFLOP/s"),  # the clock drifts
+        (
+            MM,
+            replace(RACE, tuned_s=(0.97e-3,)),
+            "0.5 GFLOP/s, 100 % of the arithmetic peak",
+        ),  # drift
         (MM, replace(RACE, tuned_s=(0.7e-3,)), "None"),
-        (MM, replace(RACE, tuned_s=(0.7e-3,), flop=FLOP // 2), "0.7 effective GFLOP/s"),
+        (
+            MM,
+            replace(RACE, tuned_s=(0.7e-3,), flop=FLOP // 2),
+            "0.7 effective GFLOP/s, 71 % of the arithmetic peak",
+        ),
         (MM, replace(RACE, tuned_s=(0.4e-3,), flop=FLOP // 2), "None"),
         (COPY, RACE, "None"),
     ],
@@ -45,7 +53,7 @@ def test_no_rate_exceeds_the_bound_of_the_executed_operations(
 
 
 def test_a_rate_counts_the_operations_of_the_definition() -> None:
-    assert rate_of(MM, replace(RACE, flop=FLOP // 2)) == Rate(FLOP / 1e-3, effective=True)
+    assert rate_of(MM, replace(RACE, flop=FLOP // 2)) == Rate(FLOP / 1e-3, True, 0.5)
 
 
 def test_executed_operations_are_counted_from_the_sketch() -> None:

@@ -285,7 +285,7 @@ def test_doctor_builds_checks_and_calls_a_kernel(env: dict[str, str]) -> None:
     lines = [line.split(maxsplit=2) for line in found.stdout.splitlines()]
     told = {name.rstrip(":"): (state, text) for state, name, text in lines}
     assert set(told) == {
-        "python", "packages", "target", "instructions", "rules", "openmp", "linker", "data",
+        "python", "packages", "target", "load", "instructions", "rules", "openmp", "linker", "data",
         "database", "private", "sandbox", "isolation", "kernel", "nvptx", "ptxas", "gpu",
         "emulator",
     }  # fmt: skip
@@ -337,10 +337,10 @@ def test_progress_is_one_line_per_event() -> None:
 def test_the_summary_ends_with_the_next_command() -> None:
     won, lost = result(Path("mm.zip")), result(None)
     lines = as_text(Finished((won, lost), 1.0, "trials")).splitlines()
-    assert lines[0] == "mm: 1 ms, verified"  # no rate
+    assert lines[0] == "mm: 1 ms per call, not raced, verified against float64 loops"
     for rate, told in ((Rate(2.5e9, False), "2.5 GFLOP/s"), (Rate(9e9, True), "9.0 effective")):
         rated = as_text(Finished((replace(won, rate=rate),), 1.0, "trials"))
-        assert rated.startswith(f"mm: 1 ms, {told}")
+        assert f"  latency   1 ms, {told}" in rated
     assert "  failures  wrong: C[0] is 1, not 2" in lines
     assert [line for line in lines if line.startswith("next: ")] == lines[-1:]
     assert """import ansorpy; k = ansorpy.load("mm.zip"); print(k)""" in lines[-1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ansorpy.events import Finished, Forecast
 from ansorpy.frontends.tc.text import parse
 from ansorpy.records import MemoryStore
-from ansorpy.result import summary
+from ansorpy.result import explanation
 from ansorpy.rules import CPU
 from ansorpy.server.service.explain import forecast_of as stored_forecast
 from ansorpy.server.worker.journal import wire_of
@@ -87,7 +87,7 @@ def test_a_tuning_ends_with_a_forecast_from_the_jobs_before_it(tmp_path: Path) -
         assert isinstance(end, Finished)
         (result,) = end.results
         told.append(result.forecast)
-        assert f"  outlook   {result.forecast}" in summary([result])
+        assert f"  outlook   {result.forecast}" in explanation([result])
     first, second = told
     assert second is not None
     assert first == Forecast(32, None, None, None, 0)

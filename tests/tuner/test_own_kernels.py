@@ -21,6 +21,7 @@ from ansorpy.topi import workloads
 from ansorpy.tuner.own_kernels import own_kernels
 from ansorpy.tuner.ranking import NAIVE, rank
 from ansorpy.tuner.request import Request
+from ansorpy.verdict import Judgment, Peer
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
 
@@ -72,8 +73,9 @@ def test_own_functions_race_and_failures_are_left_out_with_their_reasons(tmp_pat
     assert "float32[4, 16], expected float32[16, 16]" in told["cut"].note
     assert "an input, was changed" in told["changes"].note
     assert "exit code 3" in told["ends"].note
-    assert "your product (" in repr(result)
-    assert "your raises left out: in a call of raises" in repr(result)
+    assert task.verdict is not None
+    assert {"your product", "your <lambda>"} < {one.name for one in task.verdict.peers}
+    assert "  left out  your raises: in a call of raises" in repr(result)
     fields = result.kernels["mm"].manifest["own"]
     assert [one["name"] for one in fields] == list(told)
     assert fields[0]["ratio"] == told["product"].best_s / task.best_s  # type: ignore[operator]
@@ -104,9 +106,11 @@ def test_a_faster_own_kernel_wins_and_ours_is_delivered() -> None:
 
 def test_the_result_says_that_the_own_kernel_won() -> None:
     result = TaskResult(
-        "mm", "key", 2e-6, 4e-6, 2, 1.0, True, "own", None, own=(RacedOwn("product", (1e-6,)),)
-    )
-    assert "0.50x your product (1 us), your product won: keep it" in summary([result])
+        "mm", "key", 2e-6, 4e-6, 2, 1.0, True, "own", None, own=(RacedOwn("product", (1e-6,)),),
+        verdict=Judgment("kernel", 2e-6, (Peer("your product", 1e-6),), 1, "float64 loops"),
+    )  # fmt: skip
+    assert "your product is 2.00x faster than this kernel" in summary([result])
+    assert ": keep your product" in summary([result])
 
 
 def test_own_kernels_go_to_the_task_that_is_named() -> None:

@@ -15,7 +15,7 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.records import MemoryStore
-from ansorpy.result import summary
+from ansorpy.result import explanation
 from ansorpy.rules import CPU
 from ansorpy.server.service.explain import suspects_of
 from ansorpy.target import Target
@@ -105,7 +105,7 @@ def test_a_tuning_tells_its_suspect_after_a_round_and_at_its_end(tmp_path: Path)
         f" {found.trials} trials do (lift {found.lift:.1f}, p = {found.p:.1g})"
     )
     assert str(found) == text
-    assert f"  suspects  {text}" in summary([result])
+    assert f"  failures  {text}" in explanation([result])
     rounds = [event for event in events if isinstance(event, RoundDone)]
     assert rounds[-1].suspects == (found,)
     fields = {name: getattr(found, name) for name in found.__dataclass_fields__}
