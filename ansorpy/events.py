@@ -172,7 +172,7 @@ class FirstAnswer:
 
     The zip holds a library and no `kernel.py`. It passed the `cases` named; `best_s` is its time
     in these cases, `seconds` the age of the tuning. `library` is the library, to be linked with
-    others. `from_records`: the choice is the best trial of earlier tunings.
+    others. `from_store`: the choice is the best trial of earlier tunings.
     """
 
     task: str
@@ -180,7 +180,7 @@ class FirstAnswer:
     best_s: float
     seconds: float
     cases: tuple[str, ...]
-    from_records: bool = False
+    from_store: bool = False
     library: Library | None = field(default=None, compare=False, repr=False)
 
 

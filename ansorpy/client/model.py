@@ -41,7 +41,7 @@ class TaskState:
     numpy_note: str = ""
     verdict: Mapping[str, Any] | None = None  # `sentence`, `level`, `ratio` and times of a race
     compile_s: float | None = None  # time to compile the kernel; a part of no other
-    from_records: bool = False  # answered from records of earlier jobs, without a trial
+    from_store: bool = False  # answered from records of earlier jobs, without a trial
     same_as: str = ""  # the equal task of the job that is tuned for both
     winner: str | None = None
     verified: bool = False

@@ -66,7 +66,7 @@ class First:
         """Return the event of the answer, `seconds` after the tuning began."""
         return FirstAnswer(
             task.name, self.kernel, self.best_s, seconds, self.cases,
-            from_records=task.known > 0 and not task.trials, library=self.library,
+            from_store=task.known > 0 and not task.trials, library=self.library,
         )  # fmt: skip
 
     def as_last(self, task: Task, out: Path) -> "First":

@@ -174,7 +174,7 @@ class TaskReply(Wire):
         description="The source of `best_s`. race: timed in turns with others, as delivered;"
         " trial: in the search, or as a library without a race. Null without a time.",
     )
-    from_records: bool = Field(
+    from_store: bool = Field(
         default=False, description="Answered from records of earlier jobs, without a trial."
     )
     baseline_s: float | None = Field(

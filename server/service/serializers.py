@@ -287,7 +287,7 @@ def task_reply(
         name=name,
         weight=weight,
         **latency.as_fact(),
-        from_records=known.get("from_records", False),
+        from_store=known.get("from_store", False),
         copies=copies,
         items_per_s=items_per_s(copies, latency.best_s),
         trials=known.get("trials", 0),

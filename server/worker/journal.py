@@ -195,7 +195,7 @@ class JobJournal:
                 facts = progress.setdefault(event.task, {"trials": 0})
                 facts[KERNEL] = made.as_fact()
                 if isinstance(event, FirstAnswer):
-                    facts["from_records"] = event.from_records
+                    facts["from_store"] = event.from_store
                 if made.timing == "trial":
                     facts["best_s"] = least_s(facts.get("best_s"), made.best_s)
                 row.progress = _json(progress)
@@ -316,7 +316,7 @@ def note_round(
     before |= {
         "trials": done.trials, "rounds": done.round, "best_s": best_s,
         "failures": dict(done.failures), "suspects": list(map(asdict, done.suspects)), **marked,
-        "from_records": False,
+        "from_store": False,
     }  # fmt: skip
     lease.store_progress(row, progress, now_s)
     if sum_s is not None:
@@ -354,7 +354,7 @@ def wire_of(result: TaskResult) -> Mapping[str, Any]:
     if result.verdict is not None:
         fields["verdict"] = result.verdict.as_object()
     if result.from_store:
-        fields["from_records"] = True
+        fields["from_store"] = True
     if not result.estimated:
         del fields["estimated"]  # results of earlier versions have none
     rate = result.rate

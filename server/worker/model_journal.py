@@ -175,7 +175,7 @@ class ModelJournal(SqlStore):
 
     def _answer(self, tx: Session, row: JobRow, event: FirstAnswer, now_s: float) -> None:
         best_s = least_s(_known(row, event.task).get("best_s"), event.best_s)
-        facts = {"best_s": best_s, "answered": True, "from_records": event.from_records}
+        facts = {"best_s": best_s, "answered": True, "from_store": event.from_store}
         _know(row, event.task, facts, now_s)
         body = {"task": event.task, "best_s": best_s, "seconds": self.spent_s}
         add_event(tx, row, "answered", body, now_s)

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from ansorpy.artifact.package import unbox
 from ansorpy.cost.random import RandomModel
 from ansorpy.errors import SpecError
-from ansorpy.events import Delivered, Event, NoTrials, Racing, RoundDone, TooShort
+from ansorpy.events import Delivered, Event, FirstAnswer, NoTrials, Racing, RoundDone, TooShort
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Measured
 from ansorpy.model.compile import ModelResult
@@ -238,8 +238,8 @@ def test_a_task_that_records_answer_says_so(url: str, engine: Engine, tmp_path: 
         job_id = running.submit(TWO, budget={"trials": 8})
         finished(running, tmp_path, engine)
         mm, relu = walk(running, job_id)["tasks"]
-        assert (mm["trials"], mm["from_records"], mm["timing"]) == (0, True, "race")
-        assert (relu["from_records"], relu["timing"]) == (False, "race")
+        assert (mm["trials"], mm["from_store"], mm["timing"]) == (0, True, "race")
+        assert (relu["from_store"], relu["timing"]) == (False, "race")
         assert running.client.get(f"/jobs/{job_id}").text.count("from records") == 1
 
 
@@ -322,6 +322,7 @@ def test_a_cancelled_model_has_the_time_of_the_bundle_that_it_delivered(
 
         def tune(_: Submission, journal: ModelJournal, out: Path) -> Iterator[Any]:
             yield from answered(out)
+            yield FirstAnswer("t1_gemm", out / "b.zip", 1e-3, 0.6, ("random",), from_store=True)
             yield played(journal, 0, 5e-4)
             yield ModelEstimate(2e-3, 2, 2, {})
             job = running.client.get(f"/v1/jobs/{job_id}").json()
@@ -332,6 +333,8 @@ def test_a_cancelled_model_has_the_time_of_the_bundle_that_it_delivered(
         work(running, tmp_path, tune)
         job = walk(running, job_id)
         assert (job["best_s"], job["timing"]) == (5e-3, "estimate")
+        assert [task["from_store"] for task in job["tasks"]] == [False, True]
+        assert running.client.get(f"/jobs/{job_id}").text.count("from records") == 1
 
 
 def test_the_page_of_a_failed_model_tells_the_reason_and_nothing_that_will_not_come(
