@@ -9,12 +9,15 @@ from ansorpy.artifact.rate import Rate
 from ansorpy.codegen.exported_types import Library
 from ansorpy.measure.outcome import Estimated
 from ansorpy.records import RacedOwn, copies_of, items_per_s
-from ansorpy.units import duration
+from ansorpy.units import counted, duration
 from ansorpy.verdict import Judgment
 
 # The reason for the end of a search: a budget, the target latency, too small a recent gain, no task
 # with an expected gain, Ctrl-C, or an answer from the store.
 Stopped = Literal["trials", "seconds", "target", "gain", "converged", "interrupted", "store"]
+
+# The source of a latency: a race, trials of a kernel that was not raced, or a sum of such times.
+Timing = Literal["race", "trial", "estimate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,9 @@ class Crowded:
 
     warning: str
 
+    def __str__(self) -> str:
+        return f"warning: {self.warning}"
+
 
 @dataclass(frozen=True, slots=True)
 class TooShort:
@@ -71,6 +77,12 @@ class TooShort:
     tasks: int
     ends: str
 
+    def __str__(self) -> str:
+        return (
+            f"{self.asked_s:g} s are too few: {self.ends} of {counted(self.tasks, 'task')} takes"
+            f" about {self.least_s:.0f} s, which count in their place"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class NoTrials:
@@ -79,6 +91,12 @@ class NoTrials:
     seconds: float
     enough_s: float
     trials: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:.3g} s were enough for no trial: {self.enough_s:.0f} s give about"
+            f" {self.trials}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +176,7 @@ class FirstAnswer:
 
     The zip holds a library and no `kernel.py`. It passed the `cases` named; `best_s` is its time
     in these cases, `seconds` the age of the tuning. `library` is the library, to be linked with
-    others.
+    others. `from_store`: the choice is the best trial of earlier tunings.
     """
 
     task: str
@@ -166,6 +184,7 @@ class FirstAnswer:
     best_s: float
     seconds: float
     cases: tuple[str, ...]
+    from_store: bool = False
     library: Library | None = field(default=None, compare=False, repr=False)
 
 
@@ -231,7 +250,10 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class RoundDone:
-    """One batch of trials was measured; counts are totals of the task so far."""
+    """One batch of trials was measured; counts are totals of the task so far.
+
+    `best_s` is the time of the fastest trial so far: it never rises, and no race replaces it.
+    """
 
     task: str
     round: int
@@ -282,6 +304,7 @@ class Delivered:
     task: str
     kernel: Path  # the zip
     best_s: float
+    timing: Timing = "race"  # "trial": a library, timed when it was checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +429,13 @@ class TaskResult:
     library: Library | None = field(default=None, compare=False, repr=False)
     # Plan as text and row of the delivered candidate; None for the untuned kernel.
     candidate: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def timing(self) -> Timing | None:
+        """The source of `best_s`; None without a time."""
+        if self.best_s is None:
+            return None
+        return "trial" if self.verdict is None else "race"
 
     @property
     def copies(self) -> int:

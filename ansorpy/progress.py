@@ -282,7 +282,7 @@ def as_line(event: Event) -> str:
         case Preflight() | Emulating():
             return _of_check(event)
         case TooShort() | NoTrials() | Crowded():
-            return _of_warning(event)
+            return str(event)
         case (
             BaselineTimed()
             | FirstAnswer()
@@ -313,21 +313,6 @@ def _of_check(event: Preflight | Emulating) -> str:
         return told
     may = ", which may not suffice" if event.free_bytes < event.need_bytes else ""
     return f"{told} of memory, {size(event.free_bytes)} are free{may}"
-
-
-def _of_warning(event: TooShort | NoTrials | Crowded) -> str:
-    if isinstance(event, Crowded):
-        return f"warning: {event.warning}"
-    if isinstance(event, TooShort):
-        tasks = counted(event.tasks, "task")
-        return (
-            f"{event.asked_s:g} s are too few: {event.ends} of {tasks} takes about"
-            f" {event.least_s:.0f} s, which count in their place"
-        )
-    return (
-        f"{event.seconds:.3g} s were enough for no trial: {event.enough_s:.0f} s give about"
-        f" {event.trials}"
-    )
 
 
 def _of_round(event: RoundDone) -> str:

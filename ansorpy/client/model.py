@@ -13,6 +13,7 @@ from ansorpy.errors import AnsorError, quoted
 from ansorpy.te.limits import NAME
 from ansorpy.units import duration
 
+Timing = Literal["race", "trial", "estimate"]  # the source of a latency
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 ID: Final = re.compile("[0-9a-f]{32}")
 DIGEST: Final = re.compile("[0-9a-f]{64}")
@@ -35,12 +36,14 @@ class TaskState:
     trials: int = 0
     sketches: int | None = None
     best_s: float | None = None
+    timing: Timing | None = None
     baseline_s: float | None = None
     naive_s: float | None = None
     numpy_s: float | None = None
     numpy_note: str = ""
     verdict: Mapping[str, Any] | None = None  # `sentence`, `level`, `ratio` and times of a race
     compile_s: float | None = None  # time to compile the kernel; a part of no other
+    from_store: bool = False  # answered from records of earlier jobs, without a trial
     same_as: str = ""  # the equal task of the job that is tuned for both
     winner: str | None = None
     verified: bool = False
@@ -72,6 +75,8 @@ class Job:
     trials: int = 0
     seconds: float = 0.0
     best_s: float | None = None
+    timing: Timing | None = None
+    sum_of: str = ""  # terms of `best_s`, such as "sum of 3 tasks by weight"
     estimated: bool = False  # candidates are estimated: there are no times
     created_s: float = 0.0
     updated_s: float = 0.0
@@ -118,6 +123,7 @@ class JobLine:
     trials: int
     trials_asked: int
     best_s: float | None = None
+    timing: Timing | None = None
     estimated: bool = False  # candidates are estimated: there are no times
     created_s: float = 0.0
     updated_s: float = 0.0

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansorpy.events import Event
+from ansorpy.events import Event, Timing
 from ansorpy.te.dag import Dag
 from ansorpy.units import duration
 from ansorpy.verdict import Judgment
@@ -59,6 +59,13 @@ class BundleWritten:
     reference: str
     seconds: float  # age of the tuning
     verdict: Judgment | None = None
+
+
+def bundle_latency(model_s: float, verdict: Judgment | None) -> tuple[float, Timing]:
+    """Return the latency of a bundle: of its race, else `model_s`, the sum of its kernels."""
+    if verdict is None or verdict.peer is None:
+        return model_s, "estimate"
+    return verdict.ours_s, "race"
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ class Deliveries:
         self._written.setdefault(task.name, set()).add(made.kernel)
         if made.best_s < before_s:
             self._offered[task.name] = leader, made.best_s
-            yield from each_told(task, Delivered(task.name, made.kernel, made.best_s))
+            yield from each_told(task, Delivered(task.name, made.kernel, made.best_s, "trial"))
 
     def end(self, task: Task, interrupted: bool = False) -> Generator[Event, None, TaskResult]:
         """Race a task unless its result is known; then remove the zips that came before.

@@ -65,8 +65,9 @@ class First:
     def event(self, task: Task, seconds: float) -> FirstAnswer:
         """Return the event of the answer, `seconds` after the tuning began."""
         return FirstAnswer(
-            task.name, self.kernel, self.best_s, seconds, self.cases, library=self.library
-        )
+            task.name, self.kernel, self.best_s, seconds, self.cases,
+            from_store=task.known > 0 and not task.trials, library=self.library,
+        )  # fmt: skip
 
     def as_last(self, task: Task, out: Path) -> "First":
         """Write the zips again, as the last ones of a tuning."""

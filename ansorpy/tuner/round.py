@@ -160,15 +160,15 @@ def append(
     """Append the records of a round and the state of the search; yield the events of the round.
 
     Args:
-        before_s: the best time of the task before the round.
+        before_s: the time of the fastest trial of the task before the round.
     """
     failures = dict(task.failures)
     told = RoundDone(
-        task.name, task.rounds, task.trials, task.best_s, failures, done.quality, done.spent,
+        task.name, task.rounds, task.trials, task.trial_s, failures, done.quality, done.spent,
         task.estimated, suspects_of(task),
     )  # fmt: skip
     journal.append_round(told, task.records(done.chosen, done.outcomes), checkpoint)
-    best_s = task.best_s
+    best_s = task.trial_s
     if best_s is not None and (before_s is None or best_s < before_s - MIN_GAIN_S):
         yield Improved(task.name, best_s, task.trials)
     yield told

@@ -152,10 +152,16 @@ class Task:
 
         The time of a race replaces those of the trials before it. Estimates are no times.
         """
-        best_s = min(self.times_s.values(), default=inf)
-        if self.raced is not None and best_s >= self.raced[0]:
+        trial_s = self.trial_s
+        if self.raced is not None and (trial_s is None or trial_s >= self.raced[0]):
             return self.raced[1]
-        return best_s if best_s < inf else None
+        return trial_s
+
+    @property
+    def trial_s(self) -> float | None:
+        """The time of the fastest trial in seconds, None if none survived."""
+        trial_s = min(self.times_s.values(), default=inf)
+        return trial_s if trial_s < inf else None
 
     @property
     def has_own_space(self) -> bool:

@@ -225,7 +225,7 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
     turn = state.next_turn()
     while turn is not None:
         task = state.tasks[turn.task.name]
-        before_s = task.best_s
+        before_s = task.trial_s
         context.deliveries.prepare_race(task)
         if task.rounds and task.name in rest:
             rest.remove(task.name)

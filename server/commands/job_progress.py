@@ -84,7 +84,7 @@ def _of_model(job: "Job") -> list[str]:
     assert job.model is not None
     told = [f"{job.model['answered']} of {len(job.tasks)} tasks have a time"]
     if job.best_s is not None:
-        told.append(f"model about {duration(job.best_s)}")
+        told.append(f"model {duration(job.best_s)} ({job.timing or 'estimate'})")
     if job.model["bundle"] is not None:
         told.append(f"bundle {job.model['bundle']['sha256'][:12]}")
     return told

@@ -150,6 +150,7 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
             {
                 "name": result.name,
                 "best_s": result.best_s,
+                "timing": result.timing,
                 "baseline_s": result.baseline_s,
                 "naive_s": result.naive_s,
                 "numpy_s": result.numpy_s,

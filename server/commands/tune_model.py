@@ -118,9 +118,14 @@ def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str
 
 def as_object(result: "ModelResult") -> dict[str, Any]:
     """Return the object that `tune --json` prints for a model."""
+    from ansorpy.model.events import bundle_latency
+
+    best_s, timing = bundle_latency(result.model_s, result.verdict)
     return {
         "bundle": str(result.bundle),
         "verdict": None if result.verdict is None else result.verdict.as_object(),
+        "best_s": best_s,
+        "timing": timing,
         "kernels_s": result.model_s,
         "error": result.error,
         "bound": result.bound,

@@ -88,6 +88,7 @@ _JOB: Final[Mapping[str, Any]] = {
     "trials": 64,
     "seconds": 31.2,
     "best_s": 5.1e-06,
+    "timing": "race",
     "attempts": 1,
     "events": 12,
     "memory_bytes": 49152,
@@ -103,6 +104,7 @@ _JOB: Final[Mapping[str, Any]] = {
             "trials": 64,
             "sketches": 3,
             "best_s": 5.1e-06,
+            "timing": "race",
             "baseline_s": 9.3e-06,
             "naive_s": 4.4e-05,
             "numpy_s": 9.3e-06,
@@ -153,6 +155,7 @@ REPLIES: Final[Mapping[str, Any]] = {
                 "trials": 32,
                 "trials_asked": 64,
                 "best_s": 5.4e-06,
+                "timing": "trial",
             }
         ],
         "next": None,

@@ -6,10 +6,13 @@
     baseline   {"task", "baseline_s", "naive_s", "numpy_s", "numpy_note", "seconds"}: before the
                first trial; the final race measures them again
     preflight  {"task", "by", "need_bytes", "free_bytes", "seconds"}: a kernel is right
+    too_short  {"asked_s", "least_s", "tasks", "ends", "text", "seconds"}: these seconds count
+    no_trials  {"enough_s", "trials", "text", "seconds"}: the seconds allowed no trial
     round      {"task", "round", "trials", "best_s", "failures", "quality", "spent", "seconds",
                 "latency_s"}
     improved   {"task", "best_s", "trials", "seconds"}
-    kernel     {"task", "sha256", "best_s", "final", "seconds", "latency_s"}
+    racing     {"task", "seconds"}: the final race of a task begins
+    kernel     {"task", "sha256", "best_s", "timing", "final", "seconds", "latency_s"}
     finished   {"stopped", "tasks", "latency_s"}
 
 Further events of a job that tunes a model:
@@ -18,13 +21,15 @@ Further events of a job that tunes a model:
     answered   {"task", "best_s", "seconds"}: a first answer
     estimate   {"latency_s", "answered", "tasks", "trials", "seconds"}; the latency is null until
                all tasks have a time
-    bundle     {"sha256", "size_bytes", "latency_s", "error", "bound", "reference", "seconds"}
+    racing     {"names", "seconds"}: the last bundle is raced against these runtimes
+    bundle     {"sha256", "size_bytes", "latency_s", "timing", "error", "bound", "reference",
+                "seconds"}
 
 `trials` and `failures` are totals of the task; `round` counts its rounds; `seconds` is the tuning
 time of the job so far, summed over all leases. `best_s` is a measured time: of a kernel its fastest
-sample in its race, or as a library if it was not raced; of a round the fastest sample of the task
-so far. `latency_s` is the
-`best_s` of the job at that moment, the weighted sum over its tasks.
+sample in its race (`timing` is `race`), or as a library that was not raced (`trial`); of a round
+the fastest sample of the task in trials so far. `latency_s` is the weighted sum over all tasks: of
+a round that of its search so far, which never rises; of a kernel that of the newest kernels.
 """
 
 import json
@@ -37,8 +42,8 @@ from sqlalchemy.orm import Session
 from ansorpy.server.db.models import JobEventRow, JobRow
 
 Kind = Literal[
-    "state", "derived", "baseline", "preflight", "round", "improved", "kernel", "finished",
-    "divided", "answered", "estimate", "bundle",
+    "state", "derived", "baseline", "preflight", "too_short", "no_trials", "round", "improved",
+    "racing", "kernel", "finished", "divided", "answered", "estimate", "bundle",
 ]  # fmt: skip
 BATCH: Final = 500  # ids per query; SQLite allows at least 999 parameters
 
@@ -69,6 +74,21 @@ def read_events(tx: Session, job_id: str, after: int, limit: int) -> Sequence[Jo
         .limit(limit)
     )
     return tx.scalars(query).all()
+
+
+def notices(tx: Session, job_id: str) -> list[str]:
+    """Return the sentences for people among the events of a job."""
+    query = select(JobEventRow.body).where(
+        JobEventRow.job_id == job_id, JobEventRow.kind.in_(("too_short", "no_trials"))
+    )
+    bodies = tx.scalars(query.order_by(JobEventRow.seq))
+    return list(dict.fromkeys(str(json.loads(body)["text"]) for body in bodies))
+
+
+def races(tx: Session, job: JobRow) -> bool:
+    """Return whether the last event of a job is the begin of a race."""
+    last = tx.get(JobEventRow, (job.id, job.events))
+    return job.state == "running" and last is not None and last.kind == "racing"
 
 
 def last_events(tx: Session, job_ids: Sequence[str]) -> list[tuple[str, str, int]]:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from ansorpy.server.db.models import JobRow, KernelRow, PackageRow, TenantRow
 from ansorpy.server.jobs.claim_order import next_job
 from ansorpy.server.jobs.events import add_event, add_state_event
+from ansorpy.server.jobs.latency import Latency
 from ansorpy.server.jobs.states import move, touch
 
 NO_LIMIT: Final = 1 << 30  # stands for unlimited running jobs or cores
@@ -136,11 +137,16 @@ def add_kernel(
     row: JobRow,
     task: str,
     package: PackageRow,
-    best_s: float | None,
+    latency: Latency,
     final: bool,
     now_s: float,
+    whole_s: float | None,
 ) -> None:
-    """Store a kernel of a leased job as the newest of its task, also if it was stored before."""
+    """Store a kernel of a leased job as the newest of its task, also if it was stored before.
+
+    Args:
+        whole_s: latency of the job with its newest kernels.
+    """
     newest = tx.scalar(
         select(KernelRow)
         .where(KernelRow.job_id == row.id, KernelRow.task == task)
@@ -164,13 +170,13 @@ def add_kernel(
         tx.flush()
     tx.add(
         KernelRow(
-            job_id=row.id, task=task, sha256=package.sha256, best_s=best_s, final=final,
+            job_id=row.id, task=task, sha256=package.sha256, best_s=latency.best_s, final=final,
             created_s=now_s,
         )
     )  # fmt: skip
     body = {
-        "task": task, "sha256": package.sha256, "best_s": best_s, "final": final,
-        "seconds": row.seconds_done, "latency_s": row.best_s,
+        "task": task, "sha256": package.sha256, **latency.as_fact(), "final": final,
+        "seconds": row.seconds_done, "latency_s": whole_s,
     }  # fmt: skip
     add_event(tx, row, "kernel", body, now_s)
 

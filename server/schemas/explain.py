@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from ansorpy.events import Timing
 from ansorpy.server.schemas.base import Wire
 
 
@@ -92,6 +93,8 @@ class ExplainReply(Wire):
     visit_count: int
     next: int | None = Field(description="`after` of the next page; null at the end.")
     trials: int
+    best_s: float | None = Field(default=None, description="As of the task in the job.")
+    timing: Timing | None = Field(default=None, description="The source of `best_s`.")
     failures: list[FailureReply]
     contrast: ContrastReply | None = Field(
         default=None, description="The winner against the runner-up, once the task has ended."

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ansorpy.events import Timing
 from ansorpy.model.options import model_definitions
 from ansorpy.server.schemas.base import DIGEST_PATTERN, Digest, Whole, Wire
 from ansorpy.server.schemas.explain import ForecastReply
@@ -165,8 +166,16 @@ class TaskReply(Wire):
     )
     best_s: float | None = Field(
         default=None,
-        description="Measured time: of the newest kernel or the fastest trial so far, then of the"
-        " final race.",
+        description="The latency of record: of the fastest trial so far; of an ended job that of"
+        " the kernel that it delivered.",
+    )
+    timing: Timing | None = Field(
+        default=None,
+        description="The source of `best_s`. race: timed in turns with others, as delivered;"
+        " trial: in the search, or as a library without a race. Null without a time.",
+    )
+    from_store: bool = Field(
+        default=False, description="Answered from records of earlier jobs, without a trial."
     )
     baseline_s: float | None = Field(
         default=None,
@@ -237,6 +246,7 @@ class ModelTaskProgress(Wire):
         description="waiting, answered (its first answer has a time), searching or done."
     )
     best_s: float | None
+    timing: Timing | None = Field(default=None, description="The source of `best_s`.")
     share: float | None = Field(description="Its share of the estimated latency.")
 
 
@@ -245,7 +255,10 @@ class BundleReply(Wire):
 
     sha256: Digest
     size_bytes: int
-    latency_s: float = Field(description="Sum of the times of its kernels.")
+    latency_s: float = Field(
+        description="Time of a call in its race, else the sum of the times of its kernels."
+    )
+    timing: Timing = Field(default="estimate", description="race or, for the sum, estimate.")
     error: float = Field(description="Largest difference to the reference, by largest element.")
     bound: float = Field(description="Largest difference that is accepted.")
     reference: str = Field(description="The oracle, the inputs it got, and what was left out.")
@@ -267,7 +280,9 @@ class ModelProgress(Wire):
     trials: int | None = Field(default=None, description="Trials of all tasks, at most.")
     answered: int = Field(default=0, description="Tasks that have a time.")
     estimate_s: float | None = Field(
-        default=None, description="Estimated latency, once all tasks have a time."
+        default=None,
+        description="Sum of the times of all kernels, once all tasks have a time; `best_s` of the"
+        " job is the latency of record.",
     )
     history: list[EstimateReply] = Field(
         default_factory=list, description="Estimates in order; of many, some are left out."
@@ -275,6 +290,7 @@ class ModelProgress(Wire):
     forecast: ForecastReply | None = Field(
         default=None, description="Of the estimated latency, once the search has ended."
     )
+    untuned: int = Field(default=0, description="Tasks whose kernels are untuned for lack of time.")
     tasks: list[ModelTaskProgress] = Field(default_factory=list)
     bundle: BundleReply | None = None
     verdict: VerdictReply | None = Field(
@@ -311,7 +327,18 @@ class JobReply(Wire):
     ended_s: float | None
     trials: int = Field(description="Measured trials.")
     seconds: float = Field(description="Tuning time so far, of all leases together.")
-    best_s: float | None = Field(description="Weighted sum of the task times, once all have one.")
+    best_s: float | None = Field(
+        description="The latency of record: the weighted sum of those of the tasks, once all have"
+        " one. Of a model that of its search so far; once it has ended, of its newest bundle."
+    )
+    timing: Timing | None = Field(
+        default=None,
+        description="The source of `best_s`. race: each part, or the bundle, was raced; trial: not"
+        " each one was; estimate: the sum of the kernels of a model.",
+    )
+    sum_of: str = Field(
+        default="", description="Terms of `best_s` for people, such as `sum of 3 tasks by weight`."
+    )
     estimated: bool = Field(
         default=False, description="Whether candidates are estimated, so that there are no times."
     )
@@ -357,6 +384,7 @@ class JobSummary(Wire):
     trials: int
     trials_asked: int
     best_s: float | None
+    timing: Timing | None = Field(description="The source of `best_s`, as of the job.")
     estimated: bool = Field(default=False, description="As of the job.")
 
 

@@ -7,20 +7,28 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import Engine
 
+from ansorpy.events import Timing
 from ansorpy.server.db.engine import reading
 from ansorpy.server.jobs import queries
+from ansorpy.server.jobs.latency import least_s
+from ansorpy.server.jobs.states import ENDED
+from ansorpy.server.service.serializers import job_latency
 
 Chart = Literal["latency", "allocation", "quality", "failures"]
 Row = Mapping[str, Any]
 
 PAGE: Final = 500
 COLUMNS: Final[Mapping[Chart, tuple[str, ...]]] = {
-    "latency": ("round", "task", "trials", "seconds", "best_s", "latency_s", "measured_in"),
+    "latency": ("round", "task", "trials", "seconds", "best_s", "latency_s", "timing"),
     "allocation": ("round", "task", "trials", "seconds", "task_trials"),
     "quality": (
         "round", "task", "trials", "candidates", "spearman", "kendall", "top_k_recall", "k", "peak",
     ),
     "failures": ("task", "kind", "count"),
+}  # fmt: skip
+# Source of the times of each kind of event, unless it tells its own.
+SOURCES: Final[Mapping[str, Timing]] = {
+    "round": "trial", "kernel": "race", "estimate": "estimate", "bundle": "race",
 }  # fmt: skip
 
 
@@ -34,15 +42,30 @@ class ChartService:
         """Return the rows of a chart, with the fields COLUMNS[chart].
 
         In `latency`, `trials` and `round` count over the whole job, `best_s` belongs to the task,
-        `latency_s` is the weighted sum over all tasks once each has a time, and `measured_in` is
-        `race` for the time of a delivered kernel, else `trials`. A row without a task is an
-        estimate of a whole model.
+        `latency_s` is the weighted sum over all tasks once each has a time, and `timing` is the
+        source of `best_s`, in a row without a task that of `latency_s`. The times of the search
+        (`trial`, `estimate`) never rise: each is the least so far. A row with `race` is a delivered
+        kernel or bundle. The last row of an ended job is its latency of record.
 
         Raises:
             NotFoundError
         """
         told = self._told(tenant_id, job_id)
-        return list(_MAKE[chart](told if chart == "latency" else filter(_is_round, told)))
+        if chart != "latency":
+            return list(_MAKE[chart](filter(_is_round, told)))
+        return [*_latency(told), *self._last(tenant_id, job_id)]
+
+    def _last(self, tenant_id: int, job_id: str) -> Iterator[Row]:
+        """Yield the latency of record of an ended job as a row, if it has a time."""
+        with reading(self.engine) as tx:
+            job = queries.find(tx, tenant_id, job_id)
+            latency = job_latency(job)
+        if job.state in ENDED and latency.best_s is not None:
+            yield {
+                "round": job.rounds_done, "task": None, "trials": job.trials_done,
+                "seconds": job.seconds_done, "best_s": None, "latency_s": latency.best_s,
+                "timing": latency.timing,
+            }  # fmt: skip
 
     def _told(self, tenant_id: int, job_id: str) -> Iterator[Row]:
         """Yield rounds, races and estimates of a job, each with its rounds and trials so far."""
@@ -57,9 +80,11 @@ class ChartService:
                     number += 1
                     trials[body["task"]] = body["trials"]
                 elif (
-                    event.kind not in ("kernel", "estimate") or "latency_s" not in body
-                ):  # from an older version
+                    event.kind not in SOURCES or "latency_s" not in body
+                ):  # missing in older versions
                     continue
+                elif event.kind == "bundle" and body.get("timing") != "race":
+                    continue  # its estimate is in the event before
                 so_far = {"number": number, "all_trials": sum(trials.values())}
                 yield {**body, **so_far, "kind": event.kind}
             if len(page) < PAGE:
@@ -72,12 +97,17 @@ def _is_round(row: Row) -> bool:
 
 
 def _latency(told: Iterator[Row]) -> Iterator[Row]:
+    least: dict[tuple[str, str | None], float | None] = {}  # by column and task
     for row in told:
+        task, best_s, latency_s = row.get("task"), row.get("best_s"), row.get("latency_s")
+        timing = row.get("timing", SOURCES[row["kind"]])
+        if timing != "race":
+            own, whole = ("best_s", task), ("latency_s", None)
+            best_s = least[own] = least_s(least.get(own), best_s)
+            latency_s = least[whole] = least_s(least.get(whole), latency_s)
         yield {
-            "round": row["number"], "task": row.get("task"), "trials": row["all_trials"],
-            "seconds": row["seconds"], "best_s": row.get("best_s"),
-            "latency_s": row.get("latency_s"),
-            "measured_in": "race" if row["kind"] == "kernel" else "trials",
+            "round": row["number"], "task": task, "trials": row["all_trials"],
+            "seconds": row["seconds"], "best_s": best_s, "latency_s": latency_s, "timing": timing,
         }  # fmt: skip
 
 
@@ -105,7 +135,6 @@ def _failures(rounds: Iterator[Row]) -> Iterator[Row]:
 
 
 _MAKE: Final[Mapping[Chart, Callable[[Iterator[Row]], Iterator[Row]]]] = {
-    "latency": _latency,
     "allocation": _allocation,
     "quality": _quality,
     "failures": _failures,

@@ -15,11 +15,13 @@ from ansorpy.server.db.engine import now, reading
 from ansorpy.server.db.models import RecordRow
 from ansorpy.server.jobs import machines, queries
 from ansorpy.server.jobs.errors import NotFoundError
+from ansorpy.server.jobs.events import notices, races
+from ansorpy.server.jobs.latency import NO_TIME, Latency
 from ansorpy.server.schemas.explain import FailureReply
 from ansorpy.server.schemas.job import JobReply, JobSummary
 from ansorpy.server.schemas.model import ModelPage
 from ansorpy.server.service.explain import NO_TASK, contrast_of, failures_of, forecast_of, target_of
-from ansorpy.server.service.serializers import job_reply, job_summary
+from ansorpy.server.service.serializers import asked, job_reply, job_summary, task_latencies
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
 from ansorpy.target import GPU_NAMES, Target
@@ -34,7 +36,7 @@ class Winner:
     """The best program of a task so far; `note` is the reason of missing fields."""
 
     task: str
-    best_s: float | None = None  # measured time
+    latency: Latency = NO_TIME
     final: bool = False
     sketch: str = ""  # loops with symbolic sizes
     loops: str = ""  # loops with numbers
@@ -58,6 +60,8 @@ class JobView:
     text: str  # the request in tensor-expression notation; "" if it was JSON
     failures: Sequence[FailureReply] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)  # facts of the target
+    notices: Sequence[str] = ()  # sentences about the budget
+    races: bool = False  # the final race runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ class DashboardService:
                 text=known.submission.text or "",
                 failures=failures_of(known),
                 facts=known.target.get("target", {}),
+                notices=notices(tx, job_id),
+                races=races(tx, known.job),
             )
 
     def winner(self, tenant_id: int, job_id: str, task: str) -> Winner:
@@ -111,15 +117,14 @@ class DashboardService:
         """
         with reading(self.engine) as tx:
             known = queries.explain(tx, tenant_id, job_id)
-            # The final race has round 0 and comes before all trials.
-            best = (
-                select(RecordRow.body)
-                .where(RecordRow.job_id == job_id, RecordRow.task == task)
-                .where(RecordRow.cost_s.is_not(None) | (RecordRow.round == 0))
-                .order_by(RecordRow.round != 0, RecordRow.cost_s, RecordRow.seq)
-                .limit(1)
-            )
-            body = tx.scalar(best)
+            latency = task_latencies(known.job, asked(known.job)).get(task, NO_TIME)
+            mine = select(RecordRow.body).where(RecordRow.job_id == job_id, RecordRow.task == task)
+            if latency.timing == "race":  # a race has round 0
+                best = mine.where(RecordRow.round == 0).order_by(RecordRow.seq.desc())
+            else:
+                timed = mine.where(RecordRow.round != 0, RecordRow.cost_s.is_not(None))
+                best = timed.order_by(RecordRow.cost_s, RecordRow.seq)
+            body = tx.scalar(best.limit(1))
         dag = next((dag for dag in known.submission.dags if dag.name == task), None)
         if dag is None:
             raise NotFoundError(NO_TASK)
@@ -130,11 +135,10 @@ class DashboardService:
         if body is None and known.job.target in GPU_NAMES:
             return Winner(task, note=ESTIMATED)
         if body is None:
-            return Winner(
-                task, note="No trial has been measured yet.", contrast=told, forecast=more
-            )
+            note = "No trial has been measured yet."
+            return Winner(task, latency, note=note, contrast=told, forecast=more)
         record = decode(body)
-        final, best_s = record.race is not None, record.best_s
+        final = record.race is not None
         cores = known.submission.cores
         target = target_of(known.target, cores) or Target(cores=cores)
         try:
@@ -142,8 +146,8 @@ class DashboardService:
             loops = _shortened(printed(replay(dag, target, record)))
         except AnsorError as error:  # a record of another version of the rules
             note = f"This version cannot replay the record: {error}"
-            return Winner(task, best_s, final, note=note, contrast=told, forecast=more)
-        return Winner(task, best_s, final, str(sketch), loops, contrast=told, forecast=more)
+            return Winner(task, latency, final, note=note, contrast=told, forecast=more)
+        return Winner(task, latency, final, str(sketch), loops, contrast=told, forecast=more)
 
 
 def _sketch(dag: Any, record: Record) -> State:

@@ -28,7 +28,7 @@ from ansorpy.server.schemas.explain import (
     SuspectReply,
     VisitReply,
 )
-from ansorpy.server.service.serializers import forecast_reply
+from ansorpy.server.service.serializers import asked, forecast_reply, task_latencies
 from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
@@ -170,6 +170,7 @@ class ExplainService:
             visit_count=len(look.derivation.visits),
             next=following,
             trials=look.known.job.trials_done,
+            **task_latencies(look.known.job, asked(look.known.job))[look.task].as_fact(),
             failures=look.failures,
             contrast=contrast_of(look.known.job.results, look.task),
             forecast=forecast_of(look.known.job.results, look.task),

@@ -9,6 +9,8 @@ from typing import Any, Final
 from ansorpy.events import Forecast
 from ansorpy.records import items_per_s
 from ansorpy.server.db.models import BundleRow, JobRow, KernelRow
+from ansorpy.server.jobs.latency import BUNDLE, Latency, of_job, of_task
+from ansorpy.server.jobs.states import ENDED
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.explain import ForecastReply
 from ansorpy.server.schemas.job import (
@@ -31,12 +33,13 @@ from ansorpy.tuner.options import values
 from ansorpy.tuner.plugins import GROUPS
 from ansorpy.tuner.preflight import dag_bytes
 from ansorpy.tuner.twins import leaders, twin_names
+from ansorpy.units import counted
 
 SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters
 RESULT_FIELDS: Final = (
-    "best_s", "baseline_s", "naive_s", "numpy_s", "numpy_note", "same_as", "winner", "verified",
-    "flop", "flop_per_s", "effective", "estimated", "compile_s", "verdict",
+    "baseline_s", "naive_s", "numpy_s", "numpy_note", "same_as", "winner", "verified", "flop",
+    "flop_per_s", "effective", "estimated", "compile_s", "verdict",
 )  # fmt: skip
 
 
@@ -103,6 +106,8 @@ def job_reply(
     facts = asked(row)
     progress = json.loads(row.progress)
     results = {result["name"]: result for result in json.loads(row.results)}
+    latencies = task_latencies(row, facts)
+    latency = of_job(row, zip(facts.weights, latencies.values(), strict=True))
     delivered = {kernel.task: kernel for kernel in kernels}
     copies = row.cores if facts.budget.objective == THROUGHPUT else 1
     tasks = [
@@ -110,6 +115,7 @@ def job_reply(
             name,
             weight,
             {"flop": flop, **so_far(progress, name, same_as), **results.get(name, {})},
+            latencies[name],
             delivered.get(name),
             copies,
         )
@@ -133,13 +139,15 @@ def job_reply(
         ended_s=row.ended_s,
         trials=row.trials_done,
         seconds=row.seconds_done,
-        best_s=row.best_s,
+        best_s=latency.best_s,
+        timing=latency.timing,
+        sum_of=sum_of(facts) if row.model is None else "",
         estimated=is_estimated(row),
         attempts=row.attempts,
         events=row.events,
         memory_bytes=facts.memory_bytes,
         **facts.parts,
-        model=model_reply(row, facts, {**progress, **results}, bundle),
+        model=model_reply(row, facts, {**progress, **results}, latencies, bundle),
         tasks=tasks,
         networks=[NetworkReply(**asdict(one)) for one in networks],
     )
@@ -149,12 +157,14 @@ def model_reply(
     row: JobRow,
     facts: Asked,
     known: Mapping[str, Mapping[str, Any]],
+    latencies: Mapping[str, Latency],
     bundle: BundleRow | None,
 ) -> ModelProgress | None:
     """Return the progress of a job that tunes a model, None for another job.
 
     Args:
         known: progress or result by task.
+        latencies: by task.
     """
     if row.model is None:
         return None
@@ -166,18 +176,24 @@ def model_reply(
         sha256=row.model,
         divided=True,
         **{name: told[name] for name in names},
-        estimate_s=row.best_s,
+        estimate_s=told.get("estimate_s", row.best_s),
         history=[
             EstimateReply(seconds=seconds, trials=trials, latency_s=latency_s)
             for seconds, trials, latency_s in told["history"]
         ],
         forecast=forecast_reply(told.get("forecast")),
         verdict=told.get("verdict"),
-        tasks=model_tasks(facts, known, row.state),
-        bundle=None
-        if bundle is None
-        else BundleReply(**{name: getattr(bundle, name) for name in BundleReply.model_fields}),
+        untuned=told.get("untuned", 0),
+        tasks=model_tasks(facts, known, latencies, row.state),
+        bundle=None if bundle is None else bundle_reply(bundle, told),
     )
+
+
+def bundle_reply(bundle: BundleRow, told: Mapping[str, Any]) -> BundleReply:
+    """Return the reply for the newest bundle of a model."""
+    names = BundleReply.model_fields.keys() - {"timing"}
+    fields = {name: getattr(bundle, name) for name in names}
+    return BundleReply(**fields, timing=told.get(BUNDLE, {}).get("timing", "estimate"))
 
 
 def forecast_reply(stored: Mapping[str, Any] | None) -> ForecastReply | None:
@@ -186,12 +202,14 @@ def forecast_reply(stored: Mapping[str, Any] | None) -> ForecastReply | None:
 
 
 def model_tasks(
-    facts: Asked, known: Mapping[str, Mapping[str, Any]], job_state: str
+    facts: Asked,
+    known: Mapping[str, Mapping[str, Any]],
+    latencies: Mapping[str, Latency],
+    job_state: str,
 ) -> list[ModelTaskProgress]:
     """Return the stage of each task of a model, and its share of the estimated latency."""
-    best_s = {name: known.get(name, {}).get("best_s") for name in facts.names}
     part_s = {
-        name: weight * (best_s[name] or 0.0)
+        name: weight * (latencies[name].best_s or 0.0)
         for name, weight in zip(facts.names, facts.weights, strict=True)
     }
     sum_s = sum(part_s.values())
@@ -200,7 +218,7 @@ def model_tasks(
             name=name,
             weight=weight,
             state=_stage(known.get(name, {}), job_state),
-            best_s=best_s[name],
+            **latencies[name].as_fact(),
             share=part_s[name] / sum_s if sum_s else None,
         )
         for name, weight in zip(facts.names, facts.weights, strict=True)
@@ -224,21 +242,54 @@ def so_far(progress: Mapping[str, Any], name: str, same_as: str) -> Mapping[str,
     return {**progress.get(same_as, {}), "trials": 0, "failures": {}, "same_as": same_as}
 
 
+def task_latencies(row: JobRow, facts: Asked) -> dict[str, Latency]:
+    """Return the latency of record of each task of a job, by name."""
+    progress = json.loads(row.progress)
+    results = {result["name"]: result for result in json.loads(row.results)}
+    ended = row.state in ENDED
+    return {
+        name: of_task(so_far(progress, name, same_as), results.get(name), ended)
+        for name, same_as in zip(facts.names, facts.same_as, strict=True)
+    }
+
+
+def job_latency(row: JobRow) -> Latency:
+    """Return the latency of record of a job."""
+    facts = asked(row)
+    parts = () if row.model is not None else task_latencies(row, facts).values()
+    return of_job(row, zip(facts.weights, parts, strict=row.model is None))
+
+
+def sum_of(facts: Asked) -> str:
+    """Return the terms of the latency of a job for people: `sum of 3 tasks by weight`."""
+    if len(facts.names) == 1 and facts.weights[0] == 1.0:
+        return ""
+    by_weight = " by weight" if set(facts.weights) != {1.0} else ""
+    return f"sum of {counted(len(facts.names), 'task')}{by_weight}"
+
+
 def task_reply(
-    name: str, weight: float, known: Mapping[str, Any], kernel: KernelRow | None, copies: int = 1
+    name: str,
+    weight: float,
+    known: Mapping[str, Any],
+    latency: Latency,
+    kernel: KernelRow | None,
+    copies: int = 1,
 ) -> TaskReply:
     """Return the reply for a task, from its result, or else its progress.
 
     Before the final race, and in results of older versions, the number of executed operations is
     unknown; the rate is then marked as effective.
     """
-    if "flop_per_s" not in known and known.get("best_s") and known.get("flop"):
-        known = {**known, "flop_per_s": known["flop"] / known["best_s"], "effective": True}
+    if "flop_per_s" not in known and latency.best_s and known.get("flop"):
+        known = {**known, "flop_per_s": known["flop"] / latency.best_s, "effective": True}
     return TaskReply(
         name=name,
         weight=weight,
+        **latency.as_fact(),
+        from_store=known.get("from_store", False),
         copies=copies,
-        items_per_s=items_per_s(copies, known.get("best_s")),
+        items_per_s=items_per_s(copies, latency.best_s),
         trials=known.get("trials", 0),
         sketches=known.get("sketches"),
         failures=known.get("failures", {}),
@@ -272,6 +323,6 @@ def job_summary(row: JobRow) -> JobSummary:
         updated_s=row.updated_s,
         trials=row.trials_done,
         trials_asked=row.trials,
-        best_s=row.best_s,
+        **job_latency(row).as_fact(),
         estimated=is_estimated(row),
     )

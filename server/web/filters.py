@@ -51,11 +51,9 @@ def ratio(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2f}×"  # noqa: RUF001 - multiplication sign
 
 
-def rate(flop_per_s: float | None, effective: bool) -> str:
-    """Return GFLOP/s: `116.7`, `effective 210.4`."""
-    if not flop_per_s:
-        return NOTHING
-    return f"{'effective ' if effective else ''}{flop_per_s / 1e9:.1f}"
+def gflops(flop_per_s: float | None) -> str:
+    """Return GFLOP/s: `116.7`."""
+    return f"{flop_per_s / 1e9:.1f}" if flop_per_s else NOTHING
 
 
 def python(source: str) -> Markup:

@@ -22,7 +22,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("latency", "span", "moment", "ratio", "rate", "python"):
+    for name in ("latency", "span", "moment", "ratio", "gflops", "python"):
         made.filters[name] = getattr(filters, name)
     return made
 

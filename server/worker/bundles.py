@@ -7,11 +7,12 @@ from hashlib import file_digest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ansorpy.model.events import BundleWritten
+from ansorpy.model.events import BundleWritten, bundle_latency
 from ansorpy.server.db import model_files
 from ansorpy.server.db.engine import now, reading
 from ansorpy.server.db.models import BundleRow, JobRow
 from ansorpy.server.jobs.events import add_event
+from ansorpy.server.jobs.latency import BUNDLE, Latency
 from ansorpy.server.jobs.states import touch
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.tuner.trust import versions
@@ -62,15 +63,17 @@ def _add(
     for same in tx.scalars(known.where(BundleRow.sha256 == sha256)).all():
         tx.delete(same)
         tx.flush()
+    latency = Latency(*bundle_latency(event.model_s, event.verdict))
     facts = {
-        "sha256": sha256, "size_bytes": size_bytes, "latency_s": event.model_s,
+        "sha256": sha256, "size_bytes": size_bytes, "latency_s": latency.best_s,
         "error": event.error, "bound": event.bound, "reference": event.reference,
     }  # fmt: skip
     made_with = json.dumps(dict(versions()))
     tx.add(BundleRow(job_id=row.id, final=False, versions=made_with, created_s=now_s, **facts))
+    row.model_facts = json.dumps({**json.loads(row.model_facts), BUNDLE: latency.as_fact()})
     row.seconds_done = seconds
     touch(row, now_s)
-    add_event(tx, row, "bundle", {**facts, "seconds": seconds}, now_s)
+    add_event(tx, row, "bundle", {**facts, "timing": latency.timing, "seconds": seconds}, now_s)
     return True
 
 

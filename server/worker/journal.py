@@ -1,7 +1,7 @@
 """Journal of a job: store rounds, races and events in the database, and read them back."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -14,12 +14,15 @@ from ansorpy.events import (
     Derived,
     Finished,
     FirstAnswer,
+    NoTrials,
     Preflight,
+    Racing,
     RoundDone,
     TaskResult,
+    TooShort,
 )
 from ansorpy.model.compile import ModelResult
-from ansorpy.model.events import ModelEvent
+from ansorpy.model.events import Comparing, ModelEvent
 from ansorpy.records import IMPORTED, MEASURED, Origin, Record, best_of, decode
 from ansorpy.records.store import Curve
 from ansorpy.server.db.engine import reading
@@ -33,7 +36,8 @@ from ansorpy.server.db.records import (
     stored_curves,
 )
 from ansorpy.server.jobs import lease
-from ansorpy.server.jobs.events import add_event
+from ansorpy.server.jobs.events import Kind, add_event
+from ansorpy.server.jobs.latency import KERNEL, Latency, least_s, of_task, of_tasks
 from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.leased_job import LeasedJob
@@ -43,6 +47,13 @@ from ansorpy.tuner.networks import task_weights
 from ansorpy.tuner.objective import weighted_latency_s
 from ansorpy.tuner.twins import leaders, summed
 
+NOTED: Final[Mapping[type, Kind]] = {  # events that are stored with their fields
+    Preflight: "preflight",
+    TooShort: "too_short",
+    NoTrials: "no_trials",
+    Racing: "racing",
+    Comparing: "racing",
+}
 _BASELINE: Final = ("naive_s", "numpy_s", "numpy_note")  # facts of a baseline
 
 
@@ -99,8 +110,7 @@ class JobJournal:
             search.round, search.body, search.updated_s = number, _json(asdict(after)), now_s
             row.lost = 0  # a stored round resets the losses
             row.rounds_done, row.seconds_done = number, after.seconds
-            row.best_s = after.latencies[-1][1] if after.latencies else row.best_s
-            note_round(tx, row, done, now_s)
+            note_round(tx, row, done, now_s, self._sum_s)
 
         self._leased.write(store)
         self._round = number
@@ -129,8 +139,8 @@ class JobJournal:
                 self.deliver(event)
             case BaselineTimed():
                 self.baseline(event)
-            case Preflight():
-                self._leased.write(lambda tx, row, now_s: note_preflight(tx, row, event, now_s))
+            case Preflight() | TooShort() | NoTrials() | Racing():
+                self._leased.write(lambda tx, row, now_s: note_event(tx, row, event, now_s))
             case Finished():
                 self.finish(event)
             case _:  # the engine stores rounds in the journal itself
@@ -174,13 +184,24 @@ class JobJournal:
     def deliver(self, event: FirstAnswer | Delivered) -> None:
         """Store the best kernel so far of a task."""
 
+        made = Latency(event.best_s, "trial" if isinstance(event, FirstAnswer) else event.timing)
+
         def store(tx: Session, row: JobRow, now_s: float) -> None:
             package = package_of(event.kernel, now_s)
             if isinstance(event, FirstAnswer):
                 row.seconds_done = max(row.seconds_done, event.seconds)
+            progress = json.loads(row.progress)
             if self._firsts[event.task] == event.task:  # has the weight of all equal tasks
-                _replace_best(row, summed(self._firsts, self._weights), event)
-            lease.add_kernel(tx, row, event.task, package, event.best_s, False, now_s)
+                facts = progress.setdefault(event.task, {"trials": 0})
+                facts[KERNEL] = made.as_fact()
+                if isinstance(event, FirstAnswer):
+                    facts["from_store"] = event.from_store
+                if made.timing == "trial":
+                    facts["best_s"] = least_s(facts.get("best_s"), made.best_s)
+                row.progress = _json(progress)
+                row.best_s = self._sum_s(progress)
+            whole_s = self._sum_s(progress, ended=True)
+            lease.add_kernel(tx, row, event.task, package, made, False, now_s, whole_s)
 
         self._leased.write(store)
 
@@ -194,13 +215,20 @@ class JobJournal:
             for result in made:
                 assert result.kernel is not None
                 package = package_of(result.kernel, now_s)
-                lease.add_kernel(tx, row, result.name, package, result.best_s, True, now_s)
+                last = Latency(result.best_s, result.timing)
+                lease.add_kernel(tx, row, result.name, package, last, True, now_s, row.best_s)
             if made:
                 lease.finish(tx, row, list(map(wire_of, end.results)), end.stopped, now_s)
             else:
                 lease.fail(tx, row, _why_nothing(end.results), now_s)
 
         self._leased.write(store)
+
+    def _sum_s(self, progress: Mapping[str, Any], ended: bool = False) -> float | None:
+        """Return the sum of the times of the search; of the kernels so far if it has `ended`."""
+        weights = summed(self._firsts, self._weights).items()
+        parts = ((w, of_task(progress.get(task, {}), ended=ended)) for task, w in weights)
+        return of_tasks(parts).best_s
 
     def _named(self, task: str) -> list[str]:
         """Return the names of a task that is tuned for equal ones."""
@@ -262,43 +290,40 @@ class JobJournal:
         return search.known_seq, search.round
 
 
-def _replace_best(
-    row: JobRow, weights: Mapping[str, float], event: FirstAnswer | Delivered
-) -> None:
-    """Replace the trial time of a task by that of its kernel, also in the latency of the job."""
-    progress = json.loads(row.progress)
-    facts = progress.setdefault(event.task, {"trials": 0})
-    before_s = facts.get("best_s")
-    facts["best_s"] = event.best_s
-    row.progress = _json(progress)
-    if row.best_s is not None and before_s is not None:
-        row.best_s += weights.get(event.task, 1.0) * (event.best_s - before_s)
-    elif row.best_s is None:
-        best_s = {task: progress.get(task, {}).get("best_s") for task in weights}
-        if None not in best_s.values():  # each task has its first answer
-            row.best_s = sum(weight * best_s[task] for task, weight in weights.items())
-
-
 def space_counts(event: Derived) -> Mapping[str, int]:
     """Return the counts of sketches and plans; a schedule or a template has no sketches."""
     counts = {"sketches": event.sketches, "plans": event.plans}
     return {name: count for name, count in counts.items() if count is not None}
 
 
-def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
-    """Store the progress and the events of a round."""
+def note_round(
+    tx: Session,
+    row: JobRow,
+    done: RoundDone,
+    now_s: float,
+    sum_s: Callable[[Mapping[str, Any]], float | None] | None = None,
+) -> None:
+    """Store the progress and the events of a round.
+
+    Args:
+        sum_s: the latency of the job by its progress; unless given, it does not change.
+    """
     progress = json.loads(row.progress)
     before = progress.setdefault(done.task, {})
-    best_s = before.get("best_s")
+    known_s = before.get("best_s")
+    best_s = least_s(known_s, done.best_s)
     marked = {"estimated": True} if done.estimated else {}
     before |= {
-        "trials": done.trials, "rounds": done.round, "best_s": done.best_s,
+        "trials": done.trials, "rounds": done.round, "best_s": best_s,
         "failures": dict(done.failures), "suspects": list(map(asdict, done.suspects)), **marked,
+        "from_store": False,
     }  # fmt: skip
     lease.store_progress(row, progress, now_s)
-    common = {"task": done.task, "trials": done.trials, "best_s": done.best_s}
+    if sum_s is not None:
+        row.best_s = sum_s(progress)
+    common = {"task": done.task, "trials": done.trials, "best_s": best_s}
     spent = {"seconds": row.seconds_done}
-    if done.best_s is not None and (best_s is None or done.best_s < best_s):
+    if best_s is not None and (known_s is None or best_s < known_s):
         add_event(tx, row, "improved", {**common, **spent}, now_s)
     body = {
         **common, **spent, **marked, "round": done.round, "failures": dict(done.failures),
@@ -307,9 +332,15 @@ def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
     add_event(tx, row, "round", body, now_s)
 
 
-def note_preflight(tx: Session, row: JobRow, event: Preflight, now_s: float) -> None:
-    """Store the proof that the machine builds and checks kernels, as an event."""
-    add_event(tx, row, "preflight", {**asdict(event), "seconds": row.seconds_done}, now_s)
+def note_event(
+    tx: Session, row: JobRow, event: Preflight | TooShort | NoTrials | Racing | Comparing,
+    now_s: float,
+) -> None:  # fmt: skip
+    """Store an event of the engine with its fields, `seconds` for the age of the tuning."""
+    kind = NOTED[type(event)]
+    text = {"text": str(event)} if isinstance(event, TooShort | NoTrials) else {}
+    add_event(tx, row, kind, {**asdict(event), "seconds": row.seconds_done, **text}, now_s)
+    touch(row, now_s)
 
 
 def wire_of(result: TaskResult) -> Mapping[str, Any]:
@@ -322,11 +353,14 @@ def wire_of(result: TaskResult) -> Mapping[str, Any]:
             del fields[name]
     if result.verdict is not None:
         fields["verdict"] = result.verdict.as_object()
+    if result.from_store:
+        fields["from_store"] = True
     if not result.estimated:
         del fields["estimated"]  # results of earlier versions have none
     rate = result.rate
     return {
         **fields,
+        "timing": result.timing,
         "flop_per_s": None if rate is None else rate.flop_per_s,
         "effective": rate is not None and rate.effective,
         "failures": dict(result.failures),

@@ -13,20 +13,37 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
-from ansorpy.events import Derived, FirstAnswer, Preflight, RoundDone, TaskDone
+from ansorpy.events import (
+    Derived,
+    FirstAnswer,
+    NoTrials,
+    Preflight,
+    RoundDone,
+    TaskDone,
+    TooShort,
+)
 from ansorpy.measure.outcome import Failed
 from ansorpy.model.compile import ModelResult
-from ansorpy.model.events import BundleWritten, Cutting, Divided, ModelEstimate, ModelEvent
+from ansorpy.model.events import (
+    BundleWritten,
+    Comparing,
+    Cutting,
+    Divided,
+    ModelEstimate,
+    ModelEvent,
+    bundle_latency,
+)
 from ansorpy.records import IMPORTED, MEASURED, Origin, Record
 from ansorpy.server.db.models import BundleRow, JobRow, RecordRow
 from ansorpy.server.db.records import SqlStore, candidate_of, record_row
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import add_event
+from ansorpy.server.jobs.latency import BUNDLE, Latency, least_s
 from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import MAX_MODEL_TASKS, Submission
 from ansorpy.server.service.limits import RequestLimits, check_dags
 from ansorpy.server.worker.bundles import store_bundle
-from ansorpy.server.worker.journal import note_preflight, note_round, space_counts, wire_of
+from ansorpy.server.worker.journal import note_event, note_round, space_counts, wire_of
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
@@ -122,8 +139,8 @@ class ModelJournal(SqlStore):
             case Derived():
                 facts = space_counts(event)
                 self._leased.write(lambda tx, row, now_s: _know(row, event.task, facts, now_s))
-            case Preflight():
-                self._leased.write(lambda tx, row, now_s: note_preflight(tx, row, event, now_s))
+            case Preflight() | TooShort() | NoTrials() | Comparing():
+                self._leased.write(lambda tx, row, now_s: note_event(tx, row, event, now_s))
             case FirstAnswer():
                 self._leased.write(lambda tx, row, now_s: self._answer(tx, row, event, now_s))
             case ModelEstimate():
@@ -157,8 +174,9 @@ class ModelJournal(SqlStore):
             add_event(tx, row, "divided", {**told, "tasks": event.tasks}, now_s)
 
     def _answer(self, tx: Session, row: JobRow, event: FirstAnswer, now_s: float) -> None:
-        best_s = _least(_known(row, event.task).get("best_s"), event.best_s)
-        _know(row, event.task, {"best_s": best_s, "answered": True}, now_s)
+        best_s = least_s(_known(row, event.task).get("best_s"), event.best_s)
+        facts = {"best_s": best_s, "answered": True, "from_store": event.from_store}
+        _know(row, event.task, facts, now_s)
         body = {"task": event.task, "best_s": best_s, "seconds": self.spent_s}
         add_event(tx, row, "answered", body, now_s)
 
@@ -169,14 +187,15 @@ class ModelJournal(SqlStore):
             model["tasks"][name]["weight"] = weight
         seconds, trials, all_answered = self.spent_s, row.trials_done, event.answered == event.tasks
         if all_answered:
-            row.best_s, row.seconds_done = event.model_s, seconds
-            model["history"].append([seconds, trials, event.model_s])
+            row.best_s, row.seconds_done = least_s(row.best_s, event.model_s), seconds
+            model["estimate_s"] = row.best_s
+            model["history"].append([seconds, trials, row.best_s])
             if len(model["history"]) > HISTORY:
                 model["history"] = [*model["history"][:-1:2], model["history"][-1]]
         row.model_facts = _json(model)
         touch(row, now_s)
         body = {
-            "latency_s": event.model_s if all_answered else None, "answered": event.answered,
+            "latency_s": row.best_s if all_answered else None, "answered": event.answered,
             "tasks": event.tasks, "trials": trials, "seconds": seconds,
         }  # fmt: skip
         add_event(tx, row, "estimate", body, now_s)
@@ -188,8 +207,11 @@ class ModelJournal(SqlStore):
             facts = progress.get(result.name, {})
             count = {"trials": facts.get("trials", 0), "failures": facts.get("failures", {})}
             results.append({**wire_of(result), **count})
-        row.best_s, row.seconds_done = end.model_s, self.spent_s
-        told: dict[str, Any] = {}
+        latency = Latency(*bundle_latency(end.model_s, end.verdict))
+        row.best_s, row.seconds_done = latency.best_s, self.spent_s
+        told: dict[str, Any] = {
+            "untuned": end.untuned, "estimate_s": end.model_s, BUNDLE: latency.as_fact(),
+        }  # fmt: skip
         if end.forecast is not None:
             told["forecast"] = asdict(end.forecast)
         if end.verdict is not None:
@@ -230,7 +252,7 @@ def _in_all(row: JobRow, done: RoundDone, records: Sequence[Record]) -> RoundDon
         done,
         round=before.get("rounds", 0) + 1,
         trials=before.get("trials", 0) + len(records),
-        best_s=_least(before.get("best_s"), done.best_s),
+        best_s=least_s(before.get("best_s"), done.best_s),
         failures=failures,
     )
 
@@ -247,10 +269,6 @@ def _know(row: JobRow, task: str, facts: Mapping[str, Any], now_s: float) -> Non
     progress[task] = {"trials": 0, **progress.get(task, {}), **facts}
     row.progress = _json(progress)
     touch(row, now_s)
-
-
-def _least(a: float | None, b: float | None) -> float | None:
-    return min((one for one in (a, b) if one is not None), default=None)
 
 
 def _json(value: object) -> str:

@@ -10,6 +10,7 @@ from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import JobEventRow, JobRow, PackageRow, TenantRow
 from ansorpy.server.jobs import lease, queries
 from ansorpy.server.jobs.errors import StateError
+from ansorpy.server.jobs.latency import Latency
 from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.jobs.states import ENDED, MOVES
 from ansorpy.server.jobs.submission import Submission
@@ -213,7 +214,9 @@ def test_a_kernel_delivered_again_is_the_newest(engine: Engine) -> None:
         with transaction(engine) as tx:
             row = lease.lock_leased(tx, claimed, 1.0, LEASE_S)
             assert row is not None
-            lease.add_kernel(tx, row, "mm", package(digest), 1e-3, False, 1.0)
+            lease.add_kernel(
+                tx, row, "mm", package(digest), Latency(1e-3, "race"), False, 1.0, None
+            )
     with transaction(engine) as tx:
         (kernel,) = queries.kernels_of(tx, 1, job_id)
         assert kernel.sha256 == "a" * 64

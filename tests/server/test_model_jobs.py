@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -39,6 +39,7 @@ from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.model_journal import HISTORY, ModelJournal
 from ansorpy.server.worker.tuner_main import load_engine, run_job
 from ansorpy.tuner.checkpoint import Checkpoint
+from ansorpy.verdict import Judgment
 from tests.server.onnx_models import small
 from tests.server.service import Service, service
 
@@ -97,14 +98,16 @@ def answered(out: Path) -> Iterator[Any]:
     yield written(out, BUNDLE, 5e-3)
 
 
-def written(out: Path, content: bytes, model_s: float) -> BundleWritten:
+def written(
+    out: Path, content: bytes, model_s: float, verdict: Judgment | None = None
+) -> BundleWritten:
     path = out / "model.zip"
     path.write_bytes(content)
-    return BundleWritten(path, model_s, 1e-7, 2e-5, "the interpreter of graphs", 1.0)
+    return BundleWritten(path, model_s, 1e-7, 2e-5, "the interpreter of graphs", 1.0, verdict)
 
 
-def result(name: str, best_s: float) -> TaskResult:
-    return TaskResult(name, "key", best_s, None, 1, 1.0, True, "tuned", None, 240)
+def result(name: str, best_s: float, winner: Literal["tuned", "baseline"] = "tuned") -> TaskResult:
+    return TaskResult(name, "key", best_s, None, 1, 1.0, True, winner, None, 240)
 
 
 def tune(submission: Submission, journal: ModelJournal, out: Path) -> Iterator[Any]:
@@ -453,6 +456,6 @@ def test_the_page_of_a_model_shows_tasks_and_bundle(
     for shown in ("t0_conv", "t1_gemm", "50.0 %", f"/v1/jobs/{job_id}/model", "1 node: TopK"):
         assert shown in page
     rows = running.client.get(f"/jobs/{job_id}/charts/latency.jsonl").text.splitlines()
-    assert [json.loads(row)["latency_s"] for row in rows] == [None, 5e-3, 5e-3, 2e-3]
+    assert [json.loads(row)["latency_s"] for row in rows] == [None, 5e-3, 5e-3, 2e-3, 2e-3]
     assert running.client.get(f"/v1/jobs/{job_id}/explain").status_code == 404
     assert running.client.get(f"/compare?a={job_id}&b={job_id}").status_code == 200

@@ -40,8 +40,20 @@ function axis(label, more) {
   };
 }
 
+// Draw a star at each point of a series.
+function stars(plot, series, fill) {
+  const { ctx } = plot;
+  ctx.save();
+  Object.assign(ctx, { fillStyle: fill, font: `${17 * devicePixelRatio}px system-ui`, textAlign: "center", textBaseline: "middle" });
+  plot.data[series].forEach((value, i) => {
+    if (value !== null && value !== undefined)
+      ctx.fillText("★", plot.valToPos(plot.data[0][i], "x", true), plot.valToPos(value, "y", true));
+  });
+  ctx.restore();
+}
+
 // Chart that is redrawn after a change of its data, size or colours.
-// `describe()` returns {x, y: "latency" | "unit" | "count", lines: [{label, values, color, dash, step, width}], data}.
+// `describe()` returns {x, y: "latency" | "unit" | "count", lines: [{label, values, color, dash, step, width, star}], data}.
 export class Chart {
   constructor(place, describe) {
     this.place = place;
@@ -78,6 +90,7 @@ export class Chart {
     const value = (v) => (v === null || v === undefined ? "–" : times ? latency(v) : v.toFixed(counts ? 0 : 2));
     return {
       ...this.size(),
+      hooks: { draw: [(plot) => told.lines.forEach((line, i) => line.star && stars(plot, i + 1, color(line.color)))] },
       cursor: { points: { size: 7 }, drag: { x: false, y: false } },
       scales: {
         x: { time: false, range: (_, min, max) => [0, max > 0 ? max : 1] },
@@ -95,8 +108,8 @@ export class Chart {
         { label: told.x, value: (_, v) => (v === null ? "–" : Number(v.toFixed(1))) },
         ...told.lines.map((line) => ({
           label: line.label, stroke: color(line.color), width: line.width ?? 2, dash: line.dash,
-          paths: line.step ? uPlot.paths.stepped({ align: 1 }) : undefined, spanGaps: true,
-          points: { show: line.points ?? false, size: 5, fill: color(line.color) },
+          paths: line.star ? () => null : line.step ? uPlot.paths.stepped({ align: 1 }) : undefined, spanGaps: true,
+          points: { show: !line.star && (line.points ?? false), size: 5, fill: color(line.color) },
           value: (_, v) => value(v),
         })),
       ],

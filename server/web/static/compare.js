@@ -42,7 +42,7 @@ if (place !== null) {
       ],
     }));
     const told = (name, history) =>
-      history.last ? `${name}: ${latency(history.last.latency)} after ${history.last.trials} trials` : `${name}: no round yet`;
+      history.last ? `${name}: trials of ${latency(history.last.latency)} after ${history.last.trials} trials` : `${name}: no round yet`;
     text.textContent = `${told("A", a)}; ${told("B", b)}.`;
     chart.draw();
     onSwitch((value) => { along = value; chart.draw(); });

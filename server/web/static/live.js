@@ -3,9 +3,9 @@
 import { refresh } from "./refresh.js";
 
 const REFRESH_MS = 1500;
-const KINDS = ["state", "derived", "baseline", "preflight", "round", "improved", "kernel", "finished", "divided", "answered", "estimate", "bundle"];
+const KINDS = ["state", "derived", "baseline", "preflight", "too_short", "no_trials", "round", "improved", "racing", "kernel", "finished", "divided", "answered", "estimate", "bundle"];
 const TOLD = { queued: "Waits for a worker.", running: "Live.", paused: "Paused." };
-const ENDED = ["succeeded", "failed", "cancelled"];
+export const ENDED = ["succeeded", "failed", "cancelled"];
 
 // Call `take(event)` with every event of the job whose facts are in `job`, from the first one on.
 export function follow(job, take) {
