@@ -134,10 +134,13 @@ def test_curves_end_at_the_time_in_the_list(
     with page_of(chromium, live[0].url) as watched:
         page = watched.page
         page.goto(f"/jobs/{job}")
-        best = page.locator("#best").inner_text()
-        until(page, starts(f"{best} after "))  # once all events of the stream have arrived
+        best = " ".join(page.locator("#best").inner_text().split()[:2])  # without its badge
+        star = f"delivered (star): {best}"
+        text = "document.querySelector('#latency-text').textContent"
+        until(page, f"{text}.includes({json.dumps(star)})")  # once all events have arrived
         page.goto(f"/compare?a={job}&b={job}")
-        until(page, starts(f"A: {best} after "))
+        until(page, starts("A: trials of "))
+        assert best in page.locator("main").inner_text()
         page.goto("/jobs")
         assert page.locator(f"tr:has(a[href='/jobs/{job}'])").get_by_text(best).count() == 1
         clean(watched)

@@ -25,6 +25,8 @@ PACKAGE: Final = Path(ansorpy.__file__).parent
 PYPROJECT: Final = PACKAGE.parent / "pyproject.toml"
 TEXT: Final = "def mm(float(24,24) A, float(24,24) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
+DECORATOR: Final = "tuner/keywords.py"  # it calls the functions that it is given, of any floor
+
 
 @dataclass(slots=True)
 class Trace:
@@ -68,7 +70,9 @@ def traced() -> Iterator[Trace]:
             return
         found.files.add(place)
         caller = place_of(frame.f_back)
-        if caller is not None and _floor(floor_of, caller) < _floor(floor_of, place):
+        if caller in (None, DECORATOR):
+            return
+        if _floor(floor_of, caller) < _floor(floor_of, place):
             found.upward.add(f"{caller} calls {frame.f_code.co_name} of {place}")
 
     sys.setprofile(see)
