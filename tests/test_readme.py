@@ -95,7 +95,7 @@ def test_the_transcript_has_the_words_and_columns_of_the_program() -> None:
     """Times differ on each machine: every number counts as 0."""
     (told,) = [one.text for one in SNIPPETS if one.text.startswith("encoder: ")]
     ort = Peer("ONNX Runtime 1.32.0", 2.0)
-    verdict = Judgment("bundle", 1.0, (ort,), 1, "ONNX Runtime 1.32.0")
+    verdict = Judgment("bundle", 1.0, (ort,), 2, "ONNX Runtime 1.32.0")
     task = TaskResult("t", "k", 1.0, None, 8, 1.0, True, "tuned", None)
     result = ModelResult(
         Path("encoder.zip"), 1.0, 0.0, 0.0, "", 60, (task, task), (), 8, 60.0, "seconds",
