@@ -98,7 +98,7 @@ def test_the_transcript_has_the_words_and_columns_of_the_program() -> None:
     verdict = Judgment("bundle", 1.0, (ort,), 2, "ONNX Runtime 1.32.0")
     task = TaskResult("t", "k", 1.0, None, 8, 1.0, True, "tuned", None)
     result = ModelResult(
-        Path("encoder.zip"), 1.0, 0.0, 0.0, "", 60, (task, task), (), 8, 60.0, "seconds",
+        Path("encoder.zip"), 1.0, 0.0, 0.0, "", 60, (task, task), (), 8, 60.0, "trials",
         verdict=verdict,
     )  # fmt: skip
     printed = f"{result}\nnext: ansorpy run encoder.zip\n"
