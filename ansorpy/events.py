@@ -44,7 +44,7 @@ class TimeSpent:
 class Started:
     """A tuning begins; `known` counts the stored trials of each task that it starts from.
 
-    `threads` are those of a kernel for a processor, 0 for a GPU.
+    `threads` counts the threads of a kernel for a processor; 0 for a GPU.
     """
 
     tasks: tuple[str, ...]

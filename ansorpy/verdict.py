@@ -1,15 +1,15 @@
-"""The verdict on a result: its time beside that of the library that its user would use instead.
+"""The verdict on a result: its time beside the time of the library that users have instead.
 
 One sentence for people, and one object for programs; every surface shows these two.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from math import inf
 from statistics import median, quantiles
 from typing import Any, Final, Literal
 
+from ansorpy.libraries import with_version
 from ansorpy.records import Race
 from ansorpy.units import counted, duration
 
@@ -18,11 +18,6 @@ Level = Literal["green", "amber", "none"]
 ALIKE: Final = 0.02  # share by which two times may differ and count as equal, even without spread
 BUSY: Final = 1.5  # slowdown of the machine from which on a race says little
 FLOAT64: Final = "float64 loops"  # the oracle of kernels
-PEERS: Final[Mapping[str, str]] = {  # package -> name of the library
-    "onnxruntime": "ONNX Runtime",
-    "torch": "PyTorch",
-    "openvino": "OpenVINO",
-}
 RECOMMENDED: Final = "onnxruntime"  # package that a verdict without a peer asks for
 
 
@@ -45,7 +40,7 @@ class Judgment:
 
     Args:
         what: the result, a kernel or a bundle.
-        ours_s: seconds per call, of the same race as those of the peers.
+        ours_s: seconds per call, of the same race as the seconds of the peers.
         peers: in the order of the race.
         threads: of each contestant.
         oracle: program that the outputs were checked against; "" if they were not checked.
@@ -111,19 +106,18 @@ class Judgment:
         if self.missing:
             return self.missing
         reasons = [f"{one.name} left out ({one.note})" for one in self.peers]
-        if not any(map(find_spec, PEERS)):
+        if not with_version(RECOMMENDED):
             reasons.append(f"pip install {RECOMMENDED}")
         return ", ".join(reasons) or "no race was held"
 
     def _advice(self) -> str:
+        """Return the end of an amber sentence: the machine was busy, or a library is faster."""
         busy = f"the machine was busy ({self.slowdown:.1f} times as slow as usual): run it again"
-        steps = [busy] if self.slowdown > BUSY else []
-        peer = self.peer
-        if self.ratio is None or self.ratio > 1 or peer is None or peer.alike:
+        peer, ratio = self.peer, self.ratio
+        if peer is None or ratio is None or ratio > 1 or peer.alike:
             return f"; {busy}"
-        return f": keep {peer.name}{', or ' if (*steps, *self.remedies) else ''}" + ", or ".join(
-            (*steps, *self.remedies)
-        )
+        steps = [busy] if self.slowdown > BUSY else []
+        return f": {', or '.join((f'keep {peer.name}', *steps, *self.remedies))}"
 
     def as_object(self) -> dict[str, Any]:
         """Return the object of the verdict for JSON; times in seconds."""
@@ -150,7 +144,7 @@ def peer_of(
 
     Args:
         ours_s: our samples in the same race, in seconds.
-        samples_s: those of the peer; () if it was left out.
+        samples_s: samples of the peer; () if it was left out.
         seconds: the figure of the peer.
         note: why it was left out.
     """

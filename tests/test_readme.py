@@ -88,6 +88,7 @@ def test_the_readme_is_a_door() -> None:
         "code of its author",
     ):  # fmt: skip
         assert told in README, told
+    assert "docs/adr/" not in README.split("## Read on")[0], "decisions are for maintainers"
     assert not re.search(r"\]\(https?://", README), "an address that this project does not have"
 
 

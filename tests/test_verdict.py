@@ -56,7 +56,7 @@ def test_without_a_peer_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         " ONNX Runtime 1.32.0"
     )
     assert (alone.ratio, alone.level) == (None, "none")
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(module, "with_version", lambda package: "")
     left = replace(BASE, peers=(Peer("NumPy", None, "it has no erf"),))
     assert "NumPy left out (it has no erf), pip install onnxruntime; verified" in str(left)
 

@@ -145,8 +145,8 @@ def load_model(
     Weights are mapped, not read into memory, and packed once for the kernels.
 
     Args:
-        threads: number of threads with the caller's; as tuned unless given. A larger number
-            than that of the tuning is replaced by it, with a warning in the log.
+        threads: number of threads with the caller's; as tuned unless given. A bundle keeps to
+            the threads of its tuning if the number is larger, with a warning in the log.
         verify: check the digest of the weights; those of all other files are always checked.
 
     Raises:

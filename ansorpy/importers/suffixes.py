@@ -7,5 +7,5 @@ SUFFIXES: Final = (".onnx", DOCUMENT)
 
 
 def is_model(name: str) -> bool:
-    """Return True if the name of a file is that of a model."""
+    """Return True if a file has the name of a model."""
     return name.lower().endswith(SUFFIXES)

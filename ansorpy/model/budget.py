@@ -63,7 +63,7 @@ class ModelBudget:
         return self.left_s - WRITE_S - self._race_s - EXIT_S
 
     def raised_to_least(self, tasks: int) -> float | None:
-        """Return the least seconds of a bundle if they exceed those of the request, else None.
+        """Return the least seconds of a bundle if the request has fewer, else None.
 
         They count from then on: the time so far, an untuned kernel of each task, and the bundle.
         """

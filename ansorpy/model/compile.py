@@ -157,7 +157,7 @@ def compiled(
         request, parted = replace(request, graph=whole), replace(parted, graph=whole)
     size = tasks.weights_bytes
     work = Compilation(request, tasks, parted, budget, size, request.reference)
-    if budget.limited:  # a bundle needs the oracle: its time is known before that of the others
+    if budget.limited:  # a bundle needs the oracle: its time is known before other steps begin
         work.refer()
         yield from _too_short(work)
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:

@@ -102,8 +102,8 @@ def by_kind(function: Callable[Concatenate[Any, P], Result | ModelResult]) -> Tu
 def tune(what: Any, call: TuneCall) -> Result | ModelResult:
     """Tune Dags and return their verified kernels, or tune a model and write a verified bundle.
 
-    The result of Dags and texts is a `Result` with `kernels`; that of models and modules is a
-    `ModelResult` with the path of the `bundle`, which `ansorpy.load` opens.
+    Dags and texts give a `Result` with `kernels`; models and modules give a `ModelResult` with the
+    path of the `bundle`, which `ansorpy.load` opens.
 
     A KeyboardInterrupt ends the search: the best so far is verified and returned, with
     `stopped == "interrupted"`. It is raised if there is nothing to return, and in the final race.

@@ -16,7 +16,7 @@ class Divided:
 
     `passes` has the sites of each pass that fired; `parts` counts the calls of kernels. `weights`
     has the calls of each task, 0 for an alternative that is not chosen (yet); `hosted` the
-    operators that NumPy computes; `dags` the tasks; `threads` those of the kernels, 0 if unknown.
+    operators that NumPy computes; `dags` the tasks; `threads` counts their threads, 0 if unknown.
     """
 
     nodes_before: int

@@ -1,9 +1,7 @@
 """The race of a written bundle against the runtimes that are installed, and its verdict."""
 
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -11,6 +9,7 @@ from typing import Final
 from ansorpy.bundle.amend import amend
 from ansorpy.bundle.load import load_model
 from ansorpy.errors import PackageError, RunError
+from ansorpy.libraries import NAMES, with_version
 from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores
 from ansorpy.model.budget import EXIT_S
 from ansorpy.model.compilation import Compilation
@@ -19,7 +18,7 @@ from ansorpy.model.events import BundleWritten, Comparing, ModelEvent
 from ansorpy.model.race import Entry, Standing, race
 from ansorpy.model.request import ModelRequest
 from ansorpy.tuner.remedies import remedies_of
-from ansorpy.verdict import PEERS, Judgment, Peer, peer_of
+from ansorpy.verdict import Judgment, Peer, peer_of
 
 PACKAGES: Final[Mapping[str, str]] = {  # package of each runtime
     "ort": "onnxruntime", "openvino": "openvino", "torch": "torch", "inductor": "torch",
@@ -63,10 +62,8 @@ def rivals_of(request: ModelRequest) -> Rivals:
 def name_of(runtime: str) -> str:
     """Return the name of a runtime for people, with its version: `ONNX Runtime 1.32.0`."""
     package = PACKAGES[runtime]
-    if find_spec(package) is None:
-        return PEERS[package]
     compiled = " with torch.compile" if runtime == "inductor" else ""
-    return f"{PEERS[package]} {version(package)}{compiled}"
+    return f"{with_version(package) or NAMES[package]}{compiled}"
 
 
 def compared(
@@ -122,12 +119,11 @@ def judged(
             inputs = {**model.sample(), **model.bound()}
     except PackageError as error:
         raise RunError(str(error)) from error
-    cores = slot_cores(threads)
-    with ExitStack() as stack:
-        stack.enter_context(exclusive(cores, lock_folder()))
-        entries = [Entry("ansorpy", bundle), *rivals.entries]
-        rounds, timing_s = how
-        found = race(entries, inputs, threads, max(timing_s, rounds * MIN_CALLS * call_s), rounds)
+    rounds, timing_s = how
+    seconds = max(timing_s, rounds * MIN_CALLS * call_s)
+    entries = [Entry("ansorpy", bundle), *rivals.entries]
+    with exclusive(slot_cores(threads), lock_folder()):
+        found = race(entries, inputs, threads, seconds, rounds)
     if found[0].failed:
         return without(f"the bundle left the race ({found[0].failed})")
     return verdict_of(found, rivals.names, threads, oracle, remedies)

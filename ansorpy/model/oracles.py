@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from ansorpy.libraries import with_version
 from ansorpy.model.race import Entry
 
 # Products of integers, and the input that weights come in. Without VNNI, ONNX Runtime adds pairs of
@@ -84,7 +85,7 @@ def oracles_of(file: Path, folder: Path, refusals: list[str]) -> Iterator[Oracle
         whole = onnx.TensorProto.BFLOAT16 in narrow  # it has few kernels for bfloat16
         path = widened() if whole else file
         entries = tuple(Entry(name, path) for name in names)
-        yield Oracle(f"ONNX Runtime {version('onnxruntime')}", entries, whole)
+        yield Oracle(with_version("onnxruntime"), entries, whole)
     if reason := _misfit_of_reference(model):
         refusals.append(f"onnx.reference is wrong about {reason}")
     else:

@@ -43,7 +43,8 @@ class Standing:
 
     `visits_s` has the median call of each visit, `least_s` the fastest call of all. `error` is the
     largest distance to the first contestant, as a share of its largest element. `failed` is the
-    reason of a contestant without times. `slowdown` is that of the machine by work of others.
+    reason of a contestant without times. `slowdown` tells how much work of others slowed the
+    machine down.
     """
 
     runtime: str

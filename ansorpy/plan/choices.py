@@ -82,7 +82,7 @@ def each_plan(
     limit: int = ALL_PLANS,
     late: Callable[[], bool] = lambda: False,
 ) -> Iterator[Plan]:
-    """Yield the plans of `all_plans`, those of a sketch once all of them are lowered.
+    """Yield the plans of `all_plans`, sketch by sketch, once all plans of a sketch are lowered.
 
     Args:
         late: once it returns True, no further plan is lowered.

@@ -32,8 +32,8 @@ RulesOption = Annotated[
 StoreOption = Annotated[
     RecordStore | str | None,
     Option(
-        "Records of earlier tunings, which are answers or warm starts, and of this one; those of"
-        " the commands unless given. A name is that of an installed store: database, file,"
+        "Records of earlier tunings, which are answers or warm starts, and of this one; the store"
+        " of the commands unless given. An installed store may be given by name: database, file,"
         " memory, or a plug-in (`ansorpy plugins`)."
     ),
 ]

@@ -37,9 +37,7 @@ LEADERS: Final = 32  # candidates timed again in turns: a single trial may have 
 LEADING: Final = 1.5  # ratio of a leader's cost to the third least: the least may be too small
 RERANK_S: Final = 1.0  # seconds in which the leaders are timed again
 FINALISTS: Final = 3  # candidates in the race, in their delivered form
-UNKNOWN_S: Final = (
-    0.25  # time of a choice that was never run: the untuned kernel has 20 times as long
-)
+UNKNOWN_S: Final = 0.25  # time of a choice that never ran: the untuned kernel has 20 times that
 RACES: Final = 3  # races at most, if no finalist passes
 INTERIM: Final = "interim"  # the request of an intermediate race: it answers none
 
@@ -382,5 +380,5 @@ def untuned_candidate(task: Task) -> Candidate:
 
 
 def as_untuned(result: TaskResult) -> TaskResult:
-    """Return the result of a library as that of the untuned kernel."""
+    """Return the result of a library, marked as the untuned kernel."""
     return replace(result, winner="baseline", candidate=None)

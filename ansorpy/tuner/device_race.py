@@ -126,7 +126,7 @@ def digest_of(task: Task, entry: DeviceContestant) -> str:
 
 
 def deliver(task: Task, raced: DeviceRace, folder: Path) -> Path:
-    """Write the zip, and one for each twin under its own names; return that of the task.
+    """Write the zip, and one for each twin under its own names; return the zip of the task.
 
     Raises:
         BuildError: a zip cannot be made.

@@ -248,7 +248,7 @@ def deliver(
     folder: Path,
     best_so_far: bool = False,
 ) -> Path:
-    """Write the zip, and one for each twin under its own names; return that of the task.
+    """Write the zip, and one for each twin under its own names; return the zip of the task.
 
     Args:
         best_so_far: the search goes on; the manifests say so.

@@ -188,7 +188,7 @@ def _write(
     out: Path,
     best_so_far: bool = False,
 ) -> Path:
-    """Write the zip of a library, and one for each twin; return that of the task."""
+    """Write the zip of a library, and one for each twin; return the zip of the task."""
     became = reformulated(task.plans[candidate.plan].state)
     paths = []
     for dag in (task.dag, *task.twins):

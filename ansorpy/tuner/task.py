@@ -224,8 +224,8 @@ class Task:
 
         Args:
             limit: about how many plans; plans of an earlier call keep their numbers.
-            late: once it returns True, no plan is lowered beside those of earlier calls. The
-                features of each plan, which take longest, are recorded here then: a round, which
+            late: once it returns True, no plan is lowered beside the plans of earlier calls. If
+                given, features of each plan, which take longest, are recorded here: a round, which
                 records them otherwise, reads no clock.
 
         Raises:

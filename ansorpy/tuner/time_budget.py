@@ -23,7 +23,7 @@ OPEN_S: Final = 1.0  # to open promising plans of a task and to choose among the
 FINISH_S: Final = 6.0  # to race and write the kernel of one task: 4 to 10 seen on small machines
 HURRIED_FINISH_S: Final = 4.0  # likewise with one finalist
 LATE_S: Final = 2.0  # to call and write a kernel after its race: then no further process races
-TRIALS_PER_FINISH: Final = 4.0  # checks and timings of a kernel at the end, in those of a trial
+TRIALS_PER_FINISH: Final = 4.0  # ratio of checks and timings at the end to a trial
 MOST_SLOW: Final = 2.0  # ratio of the expected time of an end on a busy machine, at most
 TRIAL_S: Final = 0.2
 ROUND_S: Final = 1.0  # to propose candidates and learn from them
@@ -172,10 +172,10 @@ class TimeBudget:
         return self.finish_left_s <= self.finish_s
 
     def answer(self) -> Answer:
-        """Return how the next task is answered: as it and all later ones can be.
+        """Return how the next task is answered, so that all later tasks can be answered likewise.
 
-        The last tasks are those that take most time, so that lack of time is that of small ones. A
-        task without an answer gets its untuned kernel; in a race the choice of the cost model.
+        Tasks that take most time come last, so that small tasks lack the time. A task without an
+        answer gets its untuned kernel; in a race the choice of the cost model.
         """
         if self.seconds is None:
             return "several"
@@ -184,7 +184,7 @@ class TimeBudget:
         return next((kind for kind in kinds if left_s >= count * self._answer_s(kind)), "none")
 
     def _answer_s(self, kind: Answer) -> float:
-        """Return the expected seconds of an answer; those of a kind not seen follow from others."""
+        """Return the expected seconds of an answer; a kind not seen is expected by other kinds."""
         recent = {one: mean(seen[-RECENT:]) for one, seen in self._answers_s.items()}
         if kind in recent:
             return MARGIN * recent[kind]

@@ -129,7 +129,7 @@ def lower(
 
 
 def as_object(derivation: Any) -> dict[str, Any]:
-    """Return the object that `explain --json` prints for a task: its visits are those of REST."""
+    """Return the object that `explain --json` prints for a task: its visits are as in REST."""
     from ansorpy.server.service.explain import visit_reply  # models of replies are slow to load
 
     return {

@@ -118,7 +118,7 @@ def bench(
     from ansorpy.model.race import Entry, race
 
     with wrong_input():
-        asked = [name for one in against or () for name in one.split(",")]
+        asked = against or []
         for name in asked:
             if name not in PEERS:
                 raise SpecError(
@@ -126,7 +126,7 @@ def bench(
                     f" {', '.join(PEERS)}"
                 )
         ours = opened(bundle, cores)
-        threads = ours.threads  # those of all runtimes
+        threads = ours.threads  # also of the other runtimes
         file = bundle if model is None else checked_source(ours, model)
         if model is None and {"ort", "openvino"} & set(asked):
             raise SpecError(

@@ -30,7 +30,7 @@ VALUES: Final[Mapping[Any, str]] = {int: "N", float: "X", Path: "PATH"}
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel of options, by name without dashes: the usual ones, and those of `--help-all`."""
+    """A panel of options, by name without dashes: usual ones, and ones of `--help-all` alone."""
 
     title: str
     usual: tuple[str, ...]

@@ -18,7 +18,7 @@ SUFFIX: Final = ".imported"  # end of the name of a file whose records are in th
 def take_in(path: Path, store: RecordStore) -> None:
     """Append the records of a JSONL store to `store`, each with its origin, and rename the file.
 
-    Nothing happens if there is no file, or if one was taken in before: a later file is that of the
+    Nothing happens if there is no file, or if one was taken in before: a later file belongs to the
     store `file`. After a crash in between the next call starts again, and equal records are kept
     once. A file that has a wrong line, or cannot be renamed, is left with a warning.
     """

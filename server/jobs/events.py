@@ -28,8 +28,8 @@ Further events of a job that tunes a model:
 `trials` and `failures` are totals of the task; `round` counts its rounds; `seconds` is the tuning
 time of the job so far, summed over all leases. `best_s` is a measured time: of a kernel its fastest
 sample in its race (`timing` is `race`), or as a library that was not raced (`trial`); of a round
-the fastest sample of the task in trials so far. `latency_s` is the weighted sum over all tasks: of
-a round that of its search so far, which never rises; of a kernel that of the newest kernels.
+the fastest sample of the task in trials so far. `latency_s` is the weighted sum over all tasks: in
+a round the sum of the search, which never rises; with a kernel the sum of the newest kernels.
 """
 
 import json

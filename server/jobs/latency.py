@@ -1,8 +1,8 @@
 """The latency of record of a task and of a job, and its source; nothing else derives it.
 
-Replies, the list, pages, charts and downloads show these numbers. While a job can go on, the number
-is that of its search so far. An ended job has the number of its results, else of the newest kernels
-or the newest bundle that it has delivered.
+Replies, the list, pages, charts and downloads show these numbers. While a job can go on, its search
+so far gives the number. An ended job has the number of its results, else of the newest kernels or
+the newest bundle that it has delivered.
 """
 
 import json
@@ -57,7 +57,7 @@ def least_s(a: float | None, b: float | None) -> float | None:
 
 
 def of_tasks(parts: Iterable[tuple[float, Latency]]) -> Latency:
-    """Return the sum by weight; it is that of a race if each part is, and None if one misses."""
+    """Return the sum by weight, with the source `race` if each part has it; None if one misses."""
     total_s, sources = 0.0, set[Timing | None]()
     for weight, one in parts:
         if one.best_s is None:

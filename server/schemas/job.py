@@ -166,8 +166,8 @@ class TaskReply(Wire):
     )
     best_s: float | None = Field(
         default=None,
-        description="The latency of record: of the fastest trial so far; of an ended job that of"
-        " the kernel that it delivered.",
+        description="The latency of record: of the fastest trial so far; of an ended job the"
+        " latency of the kernel that it delivered.",
     )
     timing: Timing | None = Field(
         default=None,
@@ -328,8 +328,8 @@ class JobReply(Wire):
     trials: int = Field(description="Measured trials.")
     seconds: float = Field(description="Tuning time so far, of all leases together.")
     best_s: float | None = Field(
-        description="The latency of record: the weighted sum of those of the tasks, once all have"
-        " one. Of a model that of its search so far; once it has ended, of its newest bundle."
+        description="The latency of record: the weighted sum over the tasks, once all have a time."
+        " Of a model the estimate of its search so far; once it has ended, of its newest bundle."
     )
     timing: Timing | None = Field(
         default=None,

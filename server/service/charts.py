@@ -43,7 +43,7 @@ class ChartService:
 
         In `latency`, `trials` and `round` count over the whole job, `best_s` belongs to the task,
         `latency_s` is the weighted sum over all tasks once each has a time, and `timing` is the
-        source of `best_s`, in a row without a task that of `latency_s`. The times of the search
+        source of `best_s`, or of `latency_s` in a row without a task. The times of the search
         (`trial`, `estimate`) never rise: each is the least so far. A row with `race` is a delivered
         kernel or bundle. The last row of an ended job is its latency of record.
 

@@ -362,7 +362,6 @@ def test_a_bundle_without_its_parts_is_refused(path: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("/", "cannot (read|load) / because it"),
         ("/dev/zero", "no plain file"),
         ("fifo", "no plain file"),
         ("\0", "cannot read"),
@@ -374,6 +373,15 @@ def test_a_path_that_cannot_be_read_is_refused(name: str, message: str, tmp_path
     for read in (load_model, ansorpy.load, load_native):
         with pytest.raises(PackageError, match=message):
             read(tmp_path / name)
+
+
+def test_a_folder_is_no_package_but_that_of_an_unpacked_kernel() -> None:
+    for read in (load_model, load_native):
+        message = "cannot read / because it is no plain file; expected a package"
+        with pytest.raises(PackageError, match=message):
+            read("/")
+    with pytest.raises(PackageError, match=r"cannot load / because it has no manifest\.json"):
+        ansorpy.load("/")
 
 
 def test_an_empty_file_and_another_zip_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Judgment of rankings: by cost corrected with the reference kernel, and by measured time.
+"""Comparison of rankings: by cost corrected with the reference kernel, and by measured time.
 
 A machine made up, with seeded noise: no clock is read. Source: docs/adr/0089.
 """

@@ -299,7 +299,7 @@ def test_the_oracle_loads_scipy_only_for_the_error_function() -> None:
 
 
 def test_argmax_of_16_bit_products_may_take_the_first_of_those_that_round_alike() -> None:
-    """A product beyond float16 is infinity like the one before it, which is the first then."""
+    """A product beyond float16 is infinity like the product before it, which is the first then."""
     a, b = (te.placeholder((3,), name, "float16") for name in "AB")
     k = te.reduce_axis((0, 3), "k")
     _, index = te.compute((), lambda: te.argmax(a[k] * b[k], axis=k), "best")

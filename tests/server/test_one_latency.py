@@ -141,7 +141,7 @@ def check_task(running: Service, job: Any, task: Any, rows: list[Any], page: str
 
 
 def check_model(job: Any) -> None:
-    """Assert that the time of a model is that of its last bundle, and of its verdict."""
+    """Assert that a model has the time of its last bundle, and of its verdict."""
     here, bundle, verdict = (job["best_s"], job["timing"]), job["model"]["bundle"], None
     verdict = job["model"]["verdict"]
     if bundle is not None:

@@ -26,6 +26,7 @@ from ansorpy.tuner.contrast import FEATURES, PRIOR, STORES, differences, runner_
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.tune import run
+from ansorpy.units import duration
 from tests.fakes import fake_pools
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
@@ -119,7 +120,10 @@ def test_a_tuning_tells_its_winner_against_the_runner_up(tmp_path: Path) -> None
     assert told is not None
     assert told.differences
     assert not {*told.only_winner} & {*told.only_runner_up}
-    assert "  runner-up " in explanation([result])
+    assert told.winner_s is not None
+    assert told.runner_up_s is not None
+    times = f"{duration(told.runner_up_s)} in trials, the winner {duration(told.winner_s)}"
+    assert f"  runner-up {times}" in explanation([result])
     stored = json.dumps([wire_of(result)])
     reply = stored_contrast(stored, "mm")
     assert reply is not None

@@ -166,8 +166,7 @@ def test_a_hurry_opens_promising_plans_and_races_one_finalist(
     )
     assert (derived.plans > 2 * first_answer.PLANS) is all_plans
     finalists = ["tuned 0", "tuned 1", "tuned 2"]
-    expected = ("naive", *(finalists if all_plans else finalists[:1]))
-    assert {tuple(names) for names in raced} == {expected}  # again, as on a busy machine
+    assert raced == [["naive", *(finalists if all_plans else finalists[:1])]]
 
 
 def test_an_intermediate_kernel_takes_a_tenth_of_the_time() -> None:

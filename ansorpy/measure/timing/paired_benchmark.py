@@ -21,7 +21,7 @@ NUMPY_PHASE: Final = "the NumPy baseline"
 PAUSE_S: Final = 0.03  # seconds for which threads of OpenBLAS and libgomp may spin after a call
 WARM_S: Final = 0.2  # seconds of untimed calls of a library: the first ones get memory and threads
 KEPT_S: Final = 0.2  # seconds of a first run up to which a library is timed in turns in any case
-PEER_PAUSE_S: Final = 0.06  # seconds for which those of ONNX Runtime may
+PEER_PAUSE_S: Final = 0.06  # likewise threads of ONNX Runtime
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-// Judgment of two jobs in one chart, from their events so far.
+// Comparison of two jobs in one chart, from their events so far.
 
 import { Chart, latency, onSwitch } from "./charts.js";
 import { History } from "./history.js";

@@ -5,7 +5,6 @@ Their versions come from the metadata of packages: only a measuring process impo
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from io import BytesIO
 from json import dumps
@@ -16,6 +15,7 @@ import numpy as np
 
 from ansorpy.errors import GraphError
 from ansorpy.graph.graph import Graph
+from ansorpy.libraries import NAMES, with_version
 from ansorpy.measure.timing.own_kernel import OwnKernel
 from ansorpy.measure.timing.peers.torch_source import torch_source
 from ansorpy.measure.timing.peers.translate import Unmapped, translated
@@ -61,23 +61,20 @@ class InstalledLibrary:
 HERE: Final = Path(__file__).parent
 LIBRARIES: Final = (
     InstalledLibrary(
-        "ONNX Runtime", "onnxruntime", ("onnxruntime", "onnx"), HERE / "ort_guest.py", _model
+        NAMES["onnxruntime"], "onnxruntime", ("onnxruntime", "onnx"), HERE / "ort_guest.py", _model
     ),
-    InstalledLibrary("PyTorch", "torch", ("torch",), HERE / "torch_guest.py", _source),
+    InstalledLibrary(NAMES["torch"], "torch", ("torch",), HERE / "torch_guest.py", _source),
 )
 
 
 def installed() -> dict[str, InstalledLibrary]:
     """Return the libraries that can be imported, by name and version."""
-    found = {}
-    for library in LIBRARIES:
-        if all(find_spec(module) is not None for module in library.needs):
-            try:
-                number = version(library.package)
-            except PackageNotFoundError:
-                continue
-            found[f"{library.name} {number.partition('+')[0]}"] = library
-    return found
+    return {
+        name: library
+        for library in LIBRARIES
+        if all(find_spec(module) is not None for module in library.needs)
+        and (name := with_version(library.package, library.name))
+    }
 
 
 def peers_of(dag: Dag, threads: int) -> dict[str, OwnKernel | Unmapped]:

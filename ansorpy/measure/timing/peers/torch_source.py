@@ -33,7 +33,7 @@ def torch_source(graph: Graph, constant: frozenset[str]) -> tuple[str, dict[str,
 
 
 class Printer:
-    """The text of one graph. Names of values are those of the graph: t0, t1, ..."""
+    """The text of one graph. Values have the names that they have in the graph: t0, t1, ..."""
 
     def __init__(self, graph: Graph, constant: frozenset[str]) -> None:
         self.graph = graph
@@ -86,7 +86,7 @@ class Printer:
         return text(self, node) if callable(text) else text.format(*node.inputs)
 
     def _whole(self, name: str) -> str:
-        """Return the layout of a value that is made ahead: that of the data it is used with."""
+        """Return the layout of the data that a value, made ahead, is used with."""
         for node in self.graph.readers.get(name, ()):
             source = self.graph.producers.get(node.inputs[0])
             moved = source is not None and source.op == "Transpose"
