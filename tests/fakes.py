@@ -68,6 +68,9 @@ class FakePool:
     def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
         self.batches.prebuild(candidates, 1.0, later)
 
+    def prebuild_libraries(self, *exports: Export) -> None:
+        """Build nothing."""
+
     def prebuild_source(self, kernel: Kernel) -> None:
         """Build nothing: races of this pool need no machine code."""
 

@@ -11,8 +11,10 @@ from typing import Final, Self
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.backend import SHARED
 from ansorpy.measure.code_cache import CodeCache
 from ansorpy.measure.outcome import Failed, Outcome
+from ansorpy.measure.protocols import BuildRequest
 from ansorpy.measure.roofline import attainable_flop_per_s
 from ansorpy.measure.timing import delivered_call, final_race, libraries, shortlist
 from ansorpy.measure.timing.batch import BatchMeasurer
@@ -131,6 +133,12 @@ class MeasurePool:
         """
         with self._intact():
             self.batches.prebuild(candidates, self.settings.build_timeout_s, later)
+
+    def prebuild_libraries(self, *exports: Export) -> None:
+        """Start to build libraries of a later `export`, as `prebuild` does candidates."""
+        requests = [BuildRequest(SHARED, what, self.target) for what in exports]
+        with self._intact():
+            self.queue.prebuild(requests, self.settings.build_timeout_s)
 
     def prebuild_source(self, kernel: Kernel) -> None:
         """Start to build a kernel that is going to race, on two builders; return at once."""

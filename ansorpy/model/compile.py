@@ -163,7 +163,7 @@ def compiled(
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
         ended = Finished((), 0.0, "trials")  # without a task there is nothing to tune
         if tasks.dags:
-            dags = _lightest_first(work) if budget.limited else tasks.dags
+            dags = _heaviest_first(work) if budget.limited else tasks.dags
             first = tuning_request(work, dags, trials=0, seconds=budget.answers_s(), weights={})
             ended = yield from work.follow(tune(first, Path(folder), None))
         needed = [one.task for one in tasks.parts if one.task]
@@ -216,14 +216,14 @@ def _too_short(work: Compilation) -> Iterator[TooShort]:
         yield TooShort(asked_s, least_s, tasks, "a bundle of untuned kernels")
 
 
-def _lightest_first(work: Compilation) -> tuple[Dag, ...]:
-    """Return the Dags of the tasks, the largest share of the model last (`TimeBudget.answer`)."""
+def _heaviest_first(work: Compilation) -> tuple[Dag, ...]:
+    """Return the Dags of the tasks, the largest share of the model first (`TimeBudget.answer`)."""
     weights, target = work.tasks.weights, work.request.target
 
     def part_s(dag: Dag) -> float:
         return max(weights.get(dag.name, 0.0), 1.0) * explained_s(dag, target)
 
-    return tuple(sorted(work.tasks.dags, key=part_s))
+    return tuple(sorted(work.tasks.dags, key=part_s, reverse=True))
 
 
 def _tuner(

@@ -86,6 +86,7 @@ class Deliveries:
         self._offered: dict[str, tuple[Candidate, float]] = {}  # the newest library, and its time
         self._written: dict[str, set[Path]] = {}  # the zips of this tuning by task
         self._untuned: set[str] = set()  # tasks that get their untuned kernel
+        self._attempts: dict[str, list[list[Candidate]]] = {}  # choices of a first answer
 
     def open_pool(self, task: Task) -> None:
         """Start the processes of a task; its reference results are computed beside other work.
@@ -120,19 +121,22 @@ class Deliveries:
             self._written.setdefault(task.name, set()).add(found.kernel)
             yield from each_told(task, found.event(task, self._budget.spent_s))
 
-    def first_answer(
-        self, task: Task, model: CostModel, seed: int, kind: Answer
-    ) -> Iterator[FirstAnswer]:
-        """Deliver the best known candidate, or the choice of the model, unless it fails.
+    def choose_answer(self, task: Task, model: CostModel, seed: int, kind: Answer) -> None:
+        """Take the best known candidate, or the choices of the model, and start to build them."""
+        timed = kind == "several" and not self._repeatable
+        attempts = self._attempts[task.name] = first_answer.attempts_of(task, model, seed, timed)
+        if attempts and self._hasty:
+            first_answer.prebuild(task, attempts[0], self._pools.of(task))
+
+    def first_answer(self, task: Task) -> Iterator[FirstAnswer]:
+        """Deliver the fastest choice of `choose_answer`, unless all fail.
 
         The first trial of the search, if there is one, measures the same candidate.
         """
-        pool = self._pools.of(task)
-        timed = kind == "several" and not self._repeatable
         begin_s = self._budget.spent_s
-        found = first_answer.answer(
-            task, model, pool, seed, self._out, timed=timed, first_only=not self._early,
-            best_so_far=not self._hasty, tested=not self._libraries,
+        found = first_answer.deliver_library(
+            task, self._attempts.pop(task.name), self._pools.of(task), self._out,
+            first_only=not self._early, best_so_far=not self._hasty, tested=not self._libraries,
         )  # fmt: skip
         self._budget.note_library(self._budget.spent_s - begin_s)
         if found is None:

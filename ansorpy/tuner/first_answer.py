@@ -110,32 +110,24 @@ def choose(task: Task, model: CostModel, seed: int) -> list[Candidate]:
     return [scored.candidate for scored in found]
 
 
-def answer(
-    task: Task,
-    model: CostModel,
-    pool: MeasurePool,
-    seed: int,
-    out: Path,
-    clock: Callable[[], float] = time.time,
-    timed: bool = False,
-    first_only: bool = True,
-    best_so_far: bool = False,
-    tested: bool = True,
-) -> First | None:
-    """Build and check the best choice and write its zips; None if every attempt failed.
+def attempts_of(
+    task: Task, model: CostModel, seed: int, timed: bool = False
+) -> list[list[Candidate]]:
+    """Return the choices that may become the first answer: those of an attempt are timed together.
 
     Args:
         timed: time the best choices of several plans, unless trials are known, and take the
             fastest: no trial will correct the model.
-        first_only: the first case instead of all those of a final kernel.
-        best_so_far: the search goes on; manifests say so.
-        tested: the zips have a self-test.
     """
     found = choose(task, model, seed)
     together = best_of_plans(found) if timed and not task.ranked() else []
     rest = [one for one in found if one not in together]
-    attempts = [together, *([one] for one in rest[:ATTEMPTS])]
-    return deliver_library(task, attempts, pool, out, clock, first_only, best_so_far, tested)
+    return [one for one in (together, *([one] for one in rest[:ATTEMPTS])) if one]
+
+
+def prebuild(task: Task, candidates: Sequence[Candidate], pool: MeasurePool) -> None:
+    """Start to build the libraries of candidates beside other work; return at once."""
+    pool.prebuild_libraries(*(export for _, export in exports_of(task, candidates).values()))
 
 
 def best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
@@ -210,13 +202,7 @@ def _exported(
     Args:
         beside: runs the computation of the tolerances of the self-test; None: there is none.
     """
-    exports: dict[str, tuple[Candidate, Export]] = {}  # by prefix
-    for candidate in candidates:
-        text = f"{task.workload} {task.texts[candidate.plan]} {candidate.row}"
-        with suppress(LoweringError):
-            program = bind(task.plans[candidate.plan], candidate.row, task.target)
-            export = export_program(task, program, text)
-            exports[export.prefix] = candidate, export
+    exports = exports_of(task, candidates)
     if not exports:
         return None
     meanings = {export.program.meaning for _, export in exports.values()}
@@ -226,3 +212,15 @@ def _exported(
         return None
     candidate, export = exports[done.library.prefix]
     return candidate, done, tests[export.program.meaning].result() if tests else None
+
+
+def exports_of(task: Task, candidates: Sequence[Candidate]) -> dict[str, tuple[Candidate, Export]]:
+    """Return candidates and their exports by prefix, without those that cannot be lowered."""
+    found: dict[str, tuple[Candidate, Export]] = {}
+    for candidate in candidates:
+        text = f"{task.workload} {task.texts[candidate.plan]} {candidate.row}"
+        with suppress(LoweringError):
+            program = bind(task.plans[candidate.plan], candidate.row, task.target)
+            export = export_program(task, program, text)
+            found[export.prefix] = candidate, export
+    return found

@@ -36,11 +36,12 @@ class DeliveriesAtTheEnd:
         """Deliver nothing yet."""
         yield from ()
 
-    def first_answer(
-        self, task: Task, model: CostModel, seed: int, kind: Answer
-    ) -> Iterator[FirstAnswer]:
-        """Remember the choice of the model for a tuning without trials; deliver nothing yet."""
+    def choose_answer(self, task: Task, model: CostModel, seed: int, kind: Answer) -> None:
+        """Remember the choice of the model for a tuning without trials."""
         self._chosen[task.name] = first_answer.choose(task, model, seed)
+
+    def first_answer(self, task: Task) -> Iterator[FirstAnswer]:
+        """Deliver nothing yet."""
         yield from ()
 
     def baseline(self, task: Task) -> Iterator[BaselineTimed]:

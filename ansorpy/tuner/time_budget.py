@@ -37,7 +37,8 @@ OPENING_TRIALS: Final = 2  # the fewest of that round: one cannot be ranked
 LIBRARY_S: Final = 0.5  # to build, check and write a library: 0.2 to 1 seen
 UNTUNED_S: Final = 0.6  # likewise of an untuned kernel, which is slow when it is checked
 LIBRARY_END_S: Final = 2.0  # to time the leaders of a task again and to write the library of one
-ANSWERS_S: Final = {"several": 2.0, "one": 1.5}  # to open and to answer a task, until it was seen
+# To open and to answer a task, until it was seen; "none" is an untuned kernel.
+ANSWERS_S: Final = {"several": 2.0, "one": 1.5, "none": UNTUNED_S}
 DOUBT: Final = 2.0  # ratio of the time set aside for the very first answer to its expected time
 RECENT: Final = 3  # answers whose mean time is expected of the next ones
 TOLD_TRIALS: Final = 30  # trials whose seconds are told to a user whose seconds allow none
@@ -172,30 +173,35 @@ class TimeBudget:
         return self.finish_left_s <= self.finish_s
 
     def answer(self) -> Answer:
-        """Return how the next task is answered, so that all later tasks can be answered likewise.
+        """Return how the next task is answered; tasks that take most time come first.
 
-        Tasks that take most time come last, so that small tasks lack the time. A task without an
-        answer gets its untuned kernel; in a race the choice of the cost model.
+        Without a search, later tasks are left time for untuned kernels only; before a search, a
+        task has an answer if all later ones can have one, and else the choice of the cost model.
         """
         if self.seconds is None:
             return "several"
         kinds: tuple[Answer, ...] = ("several", "one")
-        left_s, count = self.search_left_s, self._tasks - self._passed
-        return next((kind for kind in kinds if left_s >= count * self._answer_s(kind)), "none")
+        left_s, later = self.search_left_s, self._tasks - self._passed - 1
+        for kind in kinds:
+            each_s = self._answer_s(kind)
+            least_s = self._answer_s("none") if kind == "one" and self._libraries else each_s
+            if left_s >= each_s + later * least_s:
+                return kind
+        return "none"
 
     def _answer_s(self, kind: Answer) -> float:
         """Return the expected seconds of an answer; a kind not seen is expected by other kinds."""
         recent = {one: mean(seen[-RECENT:]) for one, seen in self._answers_s.items()}
         if kind in recent:
             return MARGIN * recent[kind]
-        slow = max((MARGIN * recent[one] / ANSWERS_S[one] for one in recent), default=DOUBT)
-        return ANSWERS_S[kind] * max(1.0, slow)
+        tuned = [MARGIN * recent[one] / ANSWERS_S[one] for one in recent if one != "none"]
+        return ANSWERS_S[kind] * max([1.0, *tuned] if tuned or kind == "none" else [DOUBT])
 
     def note_opened(self, kind: Answer, seconds: float) -> None:
         """Take in how long it took to open a task and to answer it, if it was answered."""
         self._passed += 1
+        self._answers_s.setdefault(kind, []).append(seconds)
         if kind != "none":
-            self._answers_s.setdefault(kind, []).append(seconds)
             self._expect(seconds / ANSWERS_S[kind])
 
     def note_answer(self, task: str, trial_s: float = 0.0, short: bool = True) -> None:

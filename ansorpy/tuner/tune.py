@@ -1,7 +1,7 @@
 """The spine of a tuning: derive, lower, evolve, bind, emit, measure, update, append."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +40,7 @@ from ansorpy.tuner.search_state import SearchState
 from ansorpy.tuner.setup import Context, Opening, Setup, local_pools, prepare
 from ansorpy.tuner.suspects import suspects_of
 from ansorpy.tuner.task import Task
-from ansorpy.tuner.time_budget import TOLD_TRIALS
+from ansorpy.tuner.time_budget import TOLD_TRIALS, Answer
 from ansorpy.tuner.twins import each_result
 
 
@@ -87,8 +87,7 @@ def run(
             yield from too_short(request, context)
             try:
                 openings = context.openings(request)
-                for task in tasks:
-                    yield from open_space(context, task, openings[task.name], request.seed)
+                yield from open_spaces(context, openings, request.seed)
                 for task in tasks:
                     if openings[task.name].baseline:
                         yield from context.deliveries.baseline(task)
@@ -133,19 +132,35 @@ def too_short(request: Request, context: Context) -> Iterator[TooShort]:
         yield TooShort(asked_s, taken_s, len(context.tasks), ends)
 
 
-def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterator[Event]:
-    """Open the search space of a task: a promising part, the first answer from it, the rest.
+def open_spaces(context: Context, openings: Mapping[str, Opening], seed: int) -> Iterator[Event]:
+    """Open the search space of each task, and answer it.
+
+    If first answers are results, those of a task are built while the next task is opened.
+    """
+    lap, waiting = Laps(context.clock), list[tuple[Task, Answer]]()
+    ahead = int(context.deliveries.ends_with_answer)
+    for task in context.tasks:
+        kind = yield from open_space(context, task, openings[task.name], seed)
+        waiting.append((task, kind))
+        if len(waiting) > ahead:
+            yield from answer(context, *waiting.pop(0), openings, lap)
+    for task, kind in waiting:
+        yield from answer(context, task, kind, openings, lap)
+
+
+def open_space(
+    context: Context, task: Task, how: Opening, seed: int
+) -> Generator[Event, None, Answer]:
+    """Open a promising part of the search space of a task; return how the task is answered.
 
     Without time for a first answer there is none; a task that would end with it stays closed.
     """
-    setup, lap = context.setup, Laps(context.clock)
-    kind = context.deliveries.answer_kind() if how.first_answer else "none"
-    if how.first_answer and kind == "none" and context.deliveries.ends_with_answer:
-        yield from context.deliveries.untuned_answer(task)
-        context.budget.note_opened(kind, lap())
-        return
+    setup, deliveries = context.setup, context.deliveries
+    kind = deliveries.answer_kind() if how.first_answer else "none"
     if how.first_answer:
-        context.deliveries.open_pool(task)
+        if kind == "none" and deliveries.ends_with_answer:
+            return kind
+        deliveries.open_pool(task)
     yield open_plans(context, task, first_answer.PLANS)
     yield from warm.start(
         task,
@@ -158,10 +173,22 @@ def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterato
     if task.name in setup.answered:
         task.hold(*setup.answered[task.name])
     if kind != "none":
-        yield from context.deliveries.first_answer(task, context.model, seed, kind)
+        deliveries.choose_answer(task, context.model, seed, kind)
+    return kind
+
+
+def answer(
+    context: Context, task: Task, kind: Answer, openings: Mapping[str, Opening], lap: Laps
+) -> Iterator[Event]:
+    """Answer a task that is open, then open the rest of its search space."""
+    if kind != "none":
+        yield from context.deliveries.first_answer(task)
+    elif context.deliveries.ends_with_answer:
+        yield from context.deliveries.untuned_answer(task)
     context.budget.note_opened(kind, lap())
-    if how.all_plans:
+    if openings[task.name].all_plans:
         yield open_plans(context, task, late=context.budget.opening_late())
+        lap()
 
 
 def with_reasons(

@@ -1,13 +1,15 @@
 """The candidates of the final race."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from ansorpy.artifact import unbox
-from ansorpy.codegen.exported_types import Library
+from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished, TaskResult
 from ansorpy.loopir.nodes import Program
@@ -16,6 +18,7 @@ from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.delivered_call import DeliveredCall
 from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.records import MemoryStore
@@ -220,3 +223,28 @@ def test_a_library_of_the_untuned_kernel_is_told(
     assert len(asked) == RACES + 1
     assert result.winner == passes
     assert (result.candidate is None) == (passes == "baseline")
+
+
+def test_choices_of_a_task_are_built_while_the_next_one_is_opened(tmp_path: Path) -> None:
+    """Each task's libraries are asked for before those of the task before it are delivered."""
+    steps: list[tuple[str, str]] = []
+
+    class Watched(FakePool):
+        def prebuild_libraries(self, *exports: Export) -> None:
+            steps.append(("build", self.dag.name))
+
+        def export(self, *exports: Export, first_only: bool = False) -> Exported | Failed:
+            steps.append(("deliver", self.dag.name))
+            return super().export(*exports, first_only=first_only)
+
+    dags = tuple(replace(matmul(16 + n, 16, 16), name=f"m{n}") for n in range(4))
+    request = Request(dags, Target(), trials=0, fresh=True, libraries=True, first_answer=False)
+    *_, end = run(
+        request, CPU, MemoryStore(), tmp_path,
+        pools=lambda: Pools(lambda dag, target: cast(MeasurePool, Watched(dag, target))),
+    )  # fmt: skip
+    assert isinstance(end, Finished)
+    names = [dag.name for dag in dags]
+    assert [name for what, name in steps if what == "build"] == names
+    for before, after in pairwise(names):
+        assert steps.index(("build", after)) < steps.index(("deliver", before))
