@@ -173,6 +173,9 @@ class MeasurePool:
         self._get_ready()
         with self._intact():
             if peers and self._libraries is None:
+                for kernel in contestants.values():  # compiled while libraries are checked
+                    request = self.batches.request_of(kernel)
+                    self.queue.prebuild_one(request, self.settings.source_timeout_s)
                 self._libraries = final_race.checked_libraries(self.slot, self.dag, late)
             libraries = self._libraries if peers else None
             self._begin_peak()
