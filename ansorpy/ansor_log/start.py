@@ -1,4 +1,4 @@
-"""The program of a replayed line as a record, which starts a search (ADR-0087).
+"""The program of a replayed line as a record, which starts a search (ADR-0021).
 
 A record names a sketch that the rules derive, structural choices and a row. The sketch is that of
 equal loops; fusions and annotations become choices, lengths become the nearest legal row.

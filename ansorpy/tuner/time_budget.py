@@ -3,7 +3,7 @@
 The end of a tuning, racing the finalists and writing the kernels, takes seconds too: the time that
 it is expected to take is set aside, and no more. A duration is a guess until it was seen.
 
-Source: docs/adr/0192-a-budget-holds.md.
+Source: docs/adr/0043-time-budgets.md.
 """
 
 from collections.abc import Callable
