@@ -39,6 +39,7 @@ ALONE: Final = (
     " runpy.run_path(sys.argv[0], run_name='__main__')"
 )
 TEST_S: Final = 600.0
+TRIALS: Final = 100_000  # never reached: seconds end the search
 
 
 def source_of(name: str, folder: Path) -> Path:
@@ -67,7 +68,8 @@ def measured(name: str, seconds: float, folder: Path) -> Row:
     """Return the row of a tuning; it runs here and now."""
     file, out = source_of(name, folder), folder / "out" / f"{name}-{seconds:g}"
     out = out.with_suffix(".zip") if name in MODELS else out
-    command = [*ANSORPY, "tune", str(file), "--seconds", f"{seconds:g}", "--fresh", "--json"]
+    limits = ["--seconds", f"{seconds:g}", "--trials", str(TRIALS)]
+    command = [*ANSORPY, "tune", str(file), *limits, "--fresh", "--json"]
     begin_s = time.monotonic()
     done = subprocess.run(
         [*command, "--out", str(out)], capture_output=True, text=True, check=False,
@@ -105,7 +107,7 @@ def self_test(zipped: Path) -> str:
     files = [place / one for one in ("kernel.py", "model.py", "native.py")]
     main = next(one.name for one in files if one.exists())
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, main], cwd=place, capture_output=True, text=True,
+        [sys.executable, "-c", ALONE, str(place / main)], cwd=place, capture_output=True, text=True,
         check=False, timeout=TEST_S,
     )  # fmt: skip
     said = (done.stdout + done.stderr).strip().splitlines()

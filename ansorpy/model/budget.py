@@ -13,6 +13,7 @@ WRITE_S: Final = 3.0  # to link a bundle, to write it, and to start the process 
 EXIT_S: Final = 0.5  # to end the measuring processes and this one
 ORACLE_SHARE: Final = 0.1  # share of the seconds for an oracle's answers about hard inputs
 CUTS_SHARE: Final = 0.5  # share of the time left for the first answers of pieces
+ANSWER_S: Final = 1.2  # to open a task in a hurry and to answer it: 0.7 seen
 SEARCHED_S: Final = 6.0  # to open a task, to measure its first round and to write its library
 
 
@@ -80,6 +81,15 @@ class ModelBudget:
     def answers_s(self) -> float | None:
         """Return the seconds of the first answers of all tasks."""
         return _limit(self.tuning_left_s)
+
+    def late_answers_s(self) -> float | None:
+        """Return the seconds of answers in place of untuned kernels, and in place of a race."""
+        return _limit(self.tuning_left_s + self._race_s)
+
+    def answered(self) -> int:
+        """Return how many tasks have time for an answer in place of an untuned kernel."""
+        left_s = self.tuning_left_s + self._race_s
+        return 0 if left_s == inf else max(0, int(left_s / ANSWER_S))
 
     def cuts_s(self) -> float | None:
         """Return the seconds of the first answers of pieces; a search has the others."""

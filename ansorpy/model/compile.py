@@ -21,7 +21,7 @@ from ansorpy.model.budget import ModelBudget
 from ansorpy.model.compilation import LEAST_SHARE, Compilation, Tune, tuning_request
 from ansorpy.model.events import Divided, ModelEvent, Recut
 from ansorpy.model.judge import compared, rivals_of
-from ansorpy.model.mend import mended
+from ansorpy.model.mend import answered, mended
 from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks, tasks_of
 from ansorpy.records import RecordStore
@@ -172,7 +172,8 @@ def compiled(
             raise KeyboardInterrupt
         if lacking:
             raise RunError(_missing(lacking))
-        stopped, outlook = ended.stopped, None
+        outlook, stopped = None, ended.stopped
+        stopped = yield from answered(work, tune, Path(folder), stopped)
         if stopped != "interrupted":
             stopped = yield from mended(work, tune, Path(folder), stopped)
         work.tasks = tasks = work.fastest(work.times_s())

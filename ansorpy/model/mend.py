@@ -1,4 +1,4 @@
-"""Slow tasks of a model are timed in pieces, too: the faster form stays."""
+"""Slow tasks of a model: untuned ones get answers, others are timed in pieces, too."""
 
 from collections.abc import Generator
 from dataclasses import replace
@@ -11,6 +11,35 @@ from ansorpy.model.compilation import LEAST_SHARE, Compilation, Tune, tuning_req
 from ansorpy.model.events import Cutting, ModelEvent, Recut
 
 MOST_CUT: Final = 8  # tasks that are cut, the largest shares first: pieces take seconds
+
+
+def answered(
+    work: Compilation, tune: Tune, folder: Path, stopped: Stopped
+) -> Generator[ModelEvent, None, Stopped]:
+    """Yield the events of answers of tasks that have untuned kernels so far; return the end.
+
+    The seconds of the race are spent on them: against an untuned kernel a library wins.
+    """
+    before, late = 0, untuned(work)
+    while stopped != "interrupted" and len(late) != before and work.budget.answered():
+        before = len(late)
+        dags = [work.dag(name) for name in late[: work.budget.answered()]]
+        seconds = work.budget.late_answers_s()
+        request = tuning_request(work, dags, trials=0, seconds=seconds, weights={})
+        stopped = (yield from work.follow(tune(request, folder, None))).stopped
+        late = untuned(work)
+    return stopped
+
+
+def untuned(work: Compilation) -> list[str]:
+    """Return the tasks with untuned kernels that are worth a trial, the largest share first."""
+    shares = {
+        name: count * work.libraries[name].best_s / work.model_s
+        for name, count in work.tasks.weights.items()
+        if name in work.results and work.results[name].winner == "baseline"
+    }
+    worth = [name for name, share in shares.items() if share >= LEAST_SHARE]
+    return sorted(worth, key=shares.__getitem__, reverse=True)
 
 
 def mended(

@@ -33,6 +33,7 @@ from ansorpy.tuner.task import Task
 from ansorpy.tuner.twins import renamed
 
 PLANS: Final = 16  # about so many plans are looked at: to record their features takes longest
+FEW_PLANS: Final = 5  # likewise in a hurry: kernels of squeezenet take 1.2 times as long in all
 ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
 TIMED: Final = 4  # plans whose best choices are timed if there are no trials
 CASES: Final = ("random",)  # cases that it passed: dense numbers, both ways, between guard pages

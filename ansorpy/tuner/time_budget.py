@@ -22,9 +22,9 @@ BUSY: Final = 3.0  # ratio of the least seconds on a busy machine to those on a 
 OPEN_S: Final = 1.0  # to open promising plans of a task and to choose among them
 FINISH_S: Final = 6.0  # to race and write the kernel of one task: 4 to 10 seen on small machines
 HURRIED_FINISH_S: Final = 4.0  # likewise with one finalist
-SEVERAL_FINISH_S: Final = 11.0  # likewise on several threads: nothing goes on beside a timing
-SEVERAL_HURRIED_S: Final = 9.0
+SEVERAL_FINISH_S: Final = 11.0  # of kernels of several threads: nothing goes on beside a timing
 LATE_S: Final = 2.0  # to call and write a kernel after its race: then no further process races
+SEVERAL_LATE_S: Final = 5.0  # likewise on several threads: numba takes 2 to 5 s for the call
 TRIALS_PER_FINISH: Final = 4.0  # ratio of checks and timings at the end to a trial
 MOST_SLOW: Final = 2.0  # ratio of the expected time of an end on a busy machine, at most
 TRIAL_S: Final = 0.2
@@ -40,8 +40,9 @@ LIBRARY_S: Final = 0.5  # to build, check and write a library: 0.2 to 1 seen
 UNTUNED_S: Final = 0.6  # likewise of an untuned kernel, which is slow when it is checked
 LIBRARY_END_S: Final = 2.0  # to time the leaders of a task again and to write the library of one
 # To open and to answer a task, until it was seen; "none" is an untuned kernel.
-ANSWERS_S: Final = {"several": 2.0, "one": 1.5, "none": UNTUNED_S}
-DOUBT: Final = 2.0  # ratio of the time set aside for the very first answer to its expected time
+ANSWERS_S: Final = {"several": 2.5, "one": 2.0, "none": UNTUNED_S}
+FEW_PLANS_S: Final = 1.2  # likewise one choice of few plans, if no search follows
+DOUBT: Final = 1.5  # ratio of the time set aside for the very first answer to its expected time
 RECENT: Final = 3  # answers whose mean time is expected of the next ones
 TOLD_TRIALS: Final = 30  # trials whose seconds are told to a user whose seconds allow none
 TOLD_STEP_S: Final = 5.0  # such seconds are told in multiples of this
@@ -75,7 +76,7 @@ class TimeBudget:
         self._begin_s = begin_s
         self._tasks = tasks
         self._clock = clock
-        self._libraries, self._sure = libraries, sure
+        self._libraries, self._sure, self._threads = libraries, sure, threads
         self._round_s, self._trial_s = ROUND_S, TRIAL_S
         self._rounds = 0
         self._answers = 0
@@ -83,6 +84,7 @@ class TimeBudget:
         self._ended = 0  # tasks that are delivered
         self._passed = 0  # tasks whose first answer is made or left out
         self._answers_s: dict[str, list[float]] = {}  # seconds of first answers, by their kind
+        self._usual_answers_s = ANSWERS_S | ({"one": FEW_PLANS_S} if libraries else {})
         self._expected_s: dict[str, float] = {}  # seconds of one trial, by task
         self._delivered_s = begin_s  # when a kernel was last delivered
         self._library_s, self._offered_s = LIBRARY_S, begin_s  # likewise of libraries
@@ -170,7 +172,7 @@ class TimeBudget:
 
     def finish_late(self) -> bool:
         """Return whether a race has to end with the process that runs."""
-        return self.finish_left_s <= LATE_S
+        return self.finish_left_s <= (LATE_S if self._threads == 1 else SEVERAL_LATE_S)
 
     def finish_tight(self) -> bool:
         """Return whether there is no time to time leaders again before a race."""
@@ -195,18 +197,19 @@ class TimeBudget:
 
     def _answer_s(self, kind: Answer) -> float:
         """Return the expected seconds of an answer; a kind not seen is expected by other kinds."""
+        usual_s = self._usual_answers_s
         recent = {one: mean(seen[-RECENT:]) for one, seen in self._answers_s.items()}
         if kind in recent:
             return MARGIN * recent[kind]
-        tuned = [MARGIN * recent[one] / ANSWERS_S[one] for one in recent if one != "none"]
-        return ANSWERS_S[kind] * max([1.0, *tuned] if tuned or kind == "none" else [DOUBT])
+        tuned = [MARGIN * recent[one] / usual_s[one] for one in recent if one != "none"]
+        return usual_s[kind] * max([1.0, *tuned] if tuned or kind == "none" else [DOUBT])
 
     def note_opened(self, kind: Answer, seconds: float) -> None:
         """Take in how long it took to open a task and to answer it, if it was answered."""
         self._passed += 1
         self._answers_s.setdefault(kind, []).append(seconds)
         if kind != "none":
-            self._expect(seconds / ANSWERS_S[kind])
+            self._expect(seconds / self._usual_answers_s[kind])
 
     def note_answer(self, task: str, trial_s: float = 0.0, short: bool = True) -> None:
         """Take in that a task has its first answer.
@@ -275,9 +278,9 @@ class TimeBudget:
 
 def usual_finish_s(threads: int, hurried: bool) -> float:
     """Return the expected seconds of the end of a task on a calm machine."""
-    if threads == 1:
-        return HURRIED_FINISH_S if hurried else FINISH_S
-    return SEVERAL_HURRIED_S if hurried else SEVERAL_FINISH_S
+    if threads > 1:
+        return SEVERAL_FINISH_S
+    return HURRIED_FINISH_S if hurried else FINISH_S
 
 
 def least_s(tasks: int, trials: int, start_s: float = START_S, threads: int = 1) -> float:

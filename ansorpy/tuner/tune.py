@@ -161,7 +161,8 @@ def open_space(
         if kind == "none" and deliveries.ends_with_answer:
             return kind
         deliveries.open_pool(task)
-    yield open_plans(context, task, first_answer.PLANS)
+    few = kind == "one" and deliveries.ends_with_answer
+    yield open_plans(context, task, first_answer.FEW_PLANS if few else first_answer.PLANS)
     yield from warm.start(
         task,
         setup.known[task.name],

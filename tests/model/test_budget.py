@@ -9,7 +9,7 @@ from ansorpy.bundle.load import load_model
 from ansorpy.events import FirstAnswer, RoundDone, TimeSpent, TooShort
 from ansorpy.graph.interp import run
 from ansorpy.measure.host import local_target
-from ansorpy.model.budget import EXIT_S, SEARCHED_S, WRITE_S, ModelBudget
+from ansorpy.model.budget import ANSWER_S, EXIT_S, SEARCHED_S, WRITE_S, ModelBudget
 from ansorpy.model.check_inputs import random_inputs
 from ansorpy.model.compile import compiled
 from ansorpy.model.events import BundleWritten
@@ -20,6 +20,7 @@ from ansorpy.model.verify import reference_of
 from ansorpy.progress import as_line
 from ansorpy.records import MemoryStore
 from ansorpy.tuner.time_budget import (
+    FEW_PLANS_S,
     HURRIED_FINISH_S,
     LIBRARY_END_S,
     MARGIN,
@@ -63,7 +64,7 @@ def test_answers_check_and_search_fit_into_the_seconds(
     answers = TimeBudget(budget.answers_s(), clock(), tasks, clock, libraries=True, sure=True)
     for _ in range(tasks):
         kind = answers.answer()
-        took_s = {"several": 2.0 * slow, "one": 1.5 * slow, "none": UNTUNED_S}[kind]
+        took_s = {"several": 2.0 * slow, "one": FEW_PLANS_S * slow, "none": UNTUNED_S}[kind]
         clock.now_s += took_s
         answers.note_opened(kind, took_s)
     clock.now_s += WRITE_S
@@ -133,3 +134,14 @@ def test_a_model_without_time_has_untuned_kernels_and_says_so(tmp_path: Path) ->
     with load_model(out) as model:
         for array, wanted in zip(model(**inputs), expected.values(), strict=True):
             np.testing.assert_allclose(array, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_answers_in_place_of_untuned_kernels_take_the_seconds_of_the_race() -> None:
+    clock = Clock()
+    budget = ModelBudget(30.0, clock(), clock, race_s=5.0)
+    assert budget.late_answers_s() == pytest.approx(budget.tuning_left_s + 5.0)
+    clock.now_s += 20.0
+    assert budget.answered() == int((10.0 - MARGIN * WRITE_S - EXIT_S) / ANSWER_S)
+    clock.now_s += 20.0
+    assert budget.answered() == 0
+    assert ModelBudget(None, clock(), clock).answered() == 0, "there are no untuned kernels"

@@ -39,8 +39,10 @@ from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.time_budget import (
+    ANSWERS_S,
     DELIVERY_SHARE,
     DOUBT,
+    FEW_PLANS_S,
     FINISH_S,
     FIRST_TRIALS,
     HURRIED_S,
@@ -366,14 +368,14 @@ def test_tasks_without_time_for_an_answer_get_untuned_kernels(
     kinds: list[str] = []
     for number in range(tasks):
         kinds.append(told.answer())
-        took_s = {"several": 2.0 * slow, "one": 1.5 * slow, "none": UNTUNED_S}[kinds[-1]]
+        took_s = {"several": 2.0 * slow, "one": FEW_PLANS_S * slow, "none": UNTUNED_S}[kinds[-1]]
         clock.now_s += took_s
         told.note_opened(told_kind(kinds[-1]), took_s)
         told.note_answer(str(number))
     for _ in range(tasks):
         told.note_end()
     assert not overspent(limit_s, told.spent_s)
-    if seconds >= START_S + 2.0 * DOUBT * max(1.0, slow) * tasks:
+    if seconds >= START_S + ANSWERS_S["several"] * DOUBT * max(1.0, slow) * tasks:
         assert set(kinds) == {"several"}
     if seconds > 1.5 * least_s(tasks, 0) + 3.0 * slow:
         assert kinds[0] != "none", "the first task, the largest one, has an answer"

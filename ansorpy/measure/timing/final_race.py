@@ -197,7 +197,8 @@ def race_checked(
     runs: dict[str, list[tuple[float, ...]]] = {}
     lost: dict[str, PairedTimes | Failed] = {}
     left = everyone
-    with slot.workers.racers(processes if everyone else 0) as racers:
+    count = 0 if not everyone else 1 if late() else processes
+    with slot.workers.racers(count) as racers:
         for number, racer in enumerate(racers):
             if number and late():
                 break
