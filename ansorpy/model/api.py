@@ -6,7 +6,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import file_digest
 from os import PathLike
 from pathlib import Path
@@ -25,6 +25,7 @@ from ansorpy.model.progress import model_reporter
 from ansorpy.model.request import ModelRequest
 from ansorpy.progress import ignore, told
 from ansorpy.records import RecordStore
+from ansorpy.result import records_of
 from ansorpy.target import Target
 from ansorpy.tuner.call_options import (
     BindOption,
@@ -122,7 +123,8 @@ def tuned(
     """Tune a model; show progress, and call `on_event` with every event; errors as `tune_model`."""
     events = compiled(request, store, Experience.beside(store))
     with told(reporting, progress, on_event) as tell:
-        return follow(events, tell)
+        result = follow(events, tell)
+    return replace(result, records=records_of(result.tasks, store))
 
 
 def request_of(
