@@ -4,14 +4,17 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from json import dumps
 from pathlib import Path
+from typing import Any
 
 from ansorpy.artifact import LoadedKernel, load
 from ansorpy.events import Contrast, NetworkResult, Stopped, TaskResult
 from ansorpy.measure.outcome import Estimated
+from ansorpy.records import RecordStore
+from ansorpy.records.rows import Trials, dataframe, trial_rows
 from ansorpy.units import duration
 
 MAX_REASONS = 3  # reasons shown for a task without a kernel
@@ -49,6 +52,39 @@ class Result:
     seconds: float
     stopped: Stopped
     networks: tuple[NetworkResult, ...] = ()  # those that the weights name
+    records: Trials = field(default_factory=dict, compare=False)
+
+    @property
+    def task(self) -> TaskResult:
+        """The result of the only task; ValueError if there are several."""
+        if len(self.tasks) != 1:
+            raise ValueError(
+                f"cannot choose one of {len(self.tasks)} tasks; expected a member of result.tasks"
+            )
+        return self.tasks[0]
+
+    @property
+    def best_s(self) -> float | None:
+        """The seconds of a call of the only task's kernel; None without a time."""
+        return self.task.best_s
+
+    @property
+    def speedup(self) -> float | None:
+        """The time of the fastest library over that of the only task; None without a race."""
+        return None if self.task.verdict is None else self.task.verdict.ratio
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """The trials of all tasks, oldest first, with those of earlier tunings, a row each."""
+        return trial_rows(self.records)
+
+    def to_dataframe(self) -> Any:
+        """Return `trials` as a DataFrame of pandas.
+
+        Raises:
+            PackageError: pandas is not installed.
+        """
+        return dataframe(self.trials)
 
     @property
     def kernels(self) -> Kernels:
@@ -83,6 +119,11 @@ class Result:
 
     def _calls(self) -> list[str]:
         return [f"result.kernels[{dumps(name)}](...)" for name in self.kernels][:1]
+
+
+def records_of(tasks: Sequence[TaskResult], store: RecordStore) -> Trials:
+    """Return the records of each task; those of equal tasks are told of the first."""
+    return {task.name: store.all(task.key) for task in tasks if not task.same_as}
 
 
 def _cells(texts: Sequence[str]) -> str:

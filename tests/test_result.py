@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from ansorpy.artifact.rate import Rate
+from ansorpy.errors import PackageError
 from ansorpy.events import TaskResult
-from ansorpy.result import Result, explanation, shell_step, summary
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.records import MemoryStore, Record
+from ansorpy.result import Result, explanation, records_of, shell_step, summary
 from ansorpy.verdict import Judgment, Peer
 
 FASTER = Judgment("kernel", 1e-3, (Peer("NumPy", 2e-3),), 1, "float64 loops")
@@ -41,6 +44,42 @@ NOTHING = """\
 def test_a_result_prints_a_summary_and_the_next_step() -> None:
     found = Result((WON,), 12.34, "trials")
     assert str(found) == repr(found) == SUMMARY
+
+
+def test_the_best_time_and_the_factor_are_those_of_the_only_task() -> None:
+    found = Result((WON,), 12.34, "trials")
+    assert (found.best_s, found.speedup) == (1e-3, 2.0)
+    assert Result((LOST,), 1.0, "trials").speedup is None
+    with pytest.raises(ValueError, match="cannot choose one of 2 tasks; expected a member of res"):
+        _ = Result((WON, LOST), 1.0, "trials").best_s
+
+
+def on_record() -> Result:
+    """Return a result with two trials; a task that equals another one has none of its own."""
+    store = MemoryStore()
+    outcomes: tuple[Outcome, ...] = (Failed("wrong", "C[0] is 1, not 2"), Measured((2e-3, 1e-3)))
+    store.append([Record("k", "w", "cpu", "{}", (n,), one) for n, one in enumerate(outcomes)])
+    tasks = (WON, replace(WON, name="twin", same_as="mm"))
+    return Result(tasks, 1.0, "trials", records=records_of(tasks, store))
+
+
+def test_trials_are_rows() -> None:
+    columns = ("task", "trial", "best_s", "failed", "message", "row")
+    assert [tuple(one[name] for name in columns) for one in on_record().trials] == [
+        ("mm", 1, None, "wrong", "C[0] is 1, not 2", (0,)),
+        ("mm", 2, 1e-3, None, None, (1,)),
+    ]
+
+
+def test_without_pandas_there_is_no_dataframe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)  # importing it raises ImportError
+    with pytest.raises(PackageError, match="because pandas is not installed; expected pip install"):
+        on_record().to_dataframe()
+
+
+def test_a_dataframe_has_a_row_per_trial() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    assert list(on_record().to_dataframe()["trial"]) == [1, 2]
 
 
 def test_a_task_without_a_kernel_prints_its_failures() -> None:

@@ -4,13 +4,14 @@ import importlib.util
 import os
 import weakref
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from ansorpy.artifact import manifest
-from ansorpy.artifact.arrays import importer_of, in_order, to_numpy
+from ansorpy.artifact.arrays import importer_of, in_order, to_arrays
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import new_folder, remove
 from ansorpy.artifact.needs import lacking
@@ -19,6 +20,7 @@ from ansorpy.errors import PackageError
 
 NATIVE: Final = "native.py"  # calls the exported library
 DRIVER: Final = "driver.py"  # launches kernels for a GPU
+UNPICKLED: Final = 16  # kernels that a process keeps: a worker gets one of them with every call
 
 
 class LoadedKernel:
@@ -29,6 +31,7 @@ class LoadedKernel:
     result many times, is the fastest way. `file` is the imported file: `driver.py` of kernels for
     a GPU, `kernel.py`, or `native.py` for the exported library; unless given, the first of them
     that is there. Kernels for a GPU take arrays of the device as well (see `DeviceRunner.run`).
+    A pickle of a kernel holds its package.
 
     Raises:
         PackageError: the manifest or the library is damaged, or the file cannot be imported here.
@@ -48,6 +51,7 @@ class LoadedKernel:
         self._file = file
         self.manifest: Mapping[str, Any] = package.manifest
         module = _imported(package, file)
+        self._folder = Path(str(module.__file__)).parent
         self.run: Callable[..., Any] = module.run
         self.prepare: Callable[..., Callable[[], Any]] = module.prepare
         self.selftest: Callable[[], list[str]] = module.RUNNER.selftest
@@ -69,11 +73,11 @@ class LoadedKernel:
         if out is not None and not inputs and "out" in names:
             out, named = None, {**named, "out": out}
         given = in_order(self.manifest["name"], names, inputs, named)
+        out = tuple(out) if isinstance(out, list) else out
         if self._on_gpu:
             return self.run(*given, out=out)
-        labels = names if len(names) == len(given) else [f"input {i}" for i in range(len(given))]
-        arrays = [to_numpy(a, label) for a, label in zip(given, labels, strict=True)]
-        result = self.run(*arrays, out=out)
+        tensors = [(tensor["name"], tensor["dtype"]) for tensor in self.manifest["inputs"]]
+        result = self.run(*to_arrays(tensors, given), out=out)
         if out is not None:
             return result
         imported = importer_of(given)
@@ -94,6 +98,10 @@ class LoadedKernel:
 
         return torch_op(self, f"ansorpy::{self._file.removesuffix('.py')}_{self.digest}")
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes, str, str]]:
+        """Pickle the bytes of the package: the kernel may have no file, and needs none."""
+        return _unpickled, (repacked(self._folder), self.digest, self._file)
+
     def __repr__(self) -> str:
         tensors = ", ".join(
             f"{t['name']}: {t['dtype']}{t['shape']}" for t in self.manifest["inputs"]
@@ -102,6 +110,15 @@ class LoadedKernel:
             return f"<kernel {self.manifest['name']}({tensors}) for a GPU, not timed>"
         best_s = self.manifest["latency_s"]["min"]
         return f"<kernel {self.manifest['name']}({tensors}), {best_s * 1e6:.1f} us>"
+
+
+@lru_cache(UNPICKLED)
+def _unpickled(data: bytes, digest: str, file: str) -> LoadedKernel:
+    """Import the kernel of a pickle, once; errors as those of `load_package`."""
+    package = unbox(data, f"pickled kernel {digest[:12]}", digest)
+    if file != NATIVE:  # the library checks the processor itself, without LLVM
+        check_machine(package, package.place)
+    return LoadedKernel(package, file)
 
 
 def load_package(data: bytes, place: str, digest: str | None = None) -> LoadedKernel:

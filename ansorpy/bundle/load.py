@@ -4,16 +4,17 @@ import ctypes
 import mmap
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
 from ansorpy.artifact import manifest
-from ansorpy.artifact.arrays import importer_of, in_order, to_numpy
+from ansorpy.artifact.arrays import importer_of, in_order, to_arrays
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import new_folder, remove
 from ansorpy.artifact.harness import Array, TensorSpec, stored_dtype
@@ -23,17 +24,22 @@ from ansorpy.bundle.format import BUNDLE, GRAPH, HOSTED, LIBRARY, SAMPLES, WEIGH
 from ansorpy.bundle.runner import ModelRunner, hosted_functions
 from ansorpy.errors import PackageError
 
+UNPICKLED: Final = 2  # models that a process keeps: a worker gets one of them with every call
+
+Digests = tuple[tuple[str, str], ...]  # sha256 of every file of a bundle, by name
+
 
 class LoadedModel:
     """A model of this process.
 
     Calling it takes arrays in the order of `inputs` or by their names, from NumPy or any library
     that speaks DLPack, and returns the same kind: an array, or a tuple if there are several. Calls
-    of several threads may overlap; each thread has its own intermediates.
+    of several threads may overlap; each thread has its own intermediates. A pickle of a model
+    holds the path and the digests of its bundle, which is opened there again.
     """
 
-    def __init__(self, runner: ModelRunner) -> None:
-        self._runner = runner
+    def __init__(self, runner: ModelRunner, path: Path) -> None:
+        self._runner, self._path = runner, path.absolute()
         self.manifest: Mapping[str, Any] = runner.facts
         self.name: str = runner.facts["name"]
 
@@ -69,8 +75,8 @@ class LoadedModel:
             out, named = None, {**named, "out": out}
         names = [tensor.name for tensor in self.inputs]
         given = in_order(self.name, names, inputs, named)
-        labels = names if len(names) == len(given) else [f"input {k}" for k in range(len(given))]
-        arrays = [to_numpy(array, label) for array, label in zip(given, labels, strict=True)]
+        out = tuple(out) if isinstance(out, list) else out
+        arrays = to_arrays([(one.name, one.dtype) for one in self.inputs], given)
         result = self._runner.run(*arrays, out=out)
         if out is not None:
             return result
@@ -129,12 +135,40 @@ class LoadedModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, Digests, int]]:
+        """Pickle the path, the digests and the threads; the weights stay in the bundle."""
+        return _unpickled, (str(self._path), _digests(self.manifest), self.threads)
+
     def __repr__(self) -> str:
         given, made = (
             ", ".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in tensors)
             for tensors in (self.inputs, self.outputs)
         )
         return f"<model {self.name}({given}) -> {made}>"
+
+
+@lru_cache(UNPICKLED)
+def _unpickled(path: str, digests: Digests, threads: int) -> LoadedModel:
+    """Open the bundle of a pickle, once.
+
+    Raises:
+        PackageError: it is gone, or another one.
+    """
+    if not Path(path).exists():
+        raise PackageError(
+            f"cannot unpickle a model because {path} is gone; expected the bundle that it came from"
+        )
+    found = load_model(path, threads)
+    if _digests(found.manifest) != digests:
+        raise PackageError(
+            f"cannot unpickle a model because {path} has other digests than when it was pickled;"
+            " expected the same bundle"
+        )
+    return found
+
+
+def _digests(facts: Mapping[str, Any]) -> Digests:
+    return tuple((name, one["sha256"]) for name, one in facts["files"].items())
 
 
 def load_model(
@@ -170,16 +204,16 @@ def load_model(
         raise PackageError(f"{place}: it has no {', '.join(sorted(missing))}")
     if len(files[WEIGHTS]) != facts["memory"]["weights_bytes"]:
         raise PackageError(f"{place}: its manifest tells another size of {WEIGHTS}")
-    runner = _runner(facts, files, place, threads)
+    runner = _runner(facts, files, path, threads)
     data.madvise(mmap.MADV_DONTNEED)  # packed by now: the pages that steps read come back
-    return LoadedModel(runner)
+    return LoadedModel(runner, path)
 
 
 def _runner(
-    facts: Mapping[str, Any], files: Mapping[str, memoryview], place: str, threads: int | None
+    facts: Mapping[str, Any], files: Mapping[str, memoryview], path: Path, threads: int | None
 ) -> ModelRunner:
     """Return the runner of a checked bundle; the folder of its library lasts as long."""
-    check_library(bytes(files[LIBRARY]), f"{place}: {LIBRARY}")
+    check_library(bytes(files[LIBRARY]), f"{path.name}: {LIBRARY}")
     folder = new_folder()
     try:
         for name in {LIBRARY, HOSTED} & set(files):
@@ -193,10 +227,11 @@ def _runner(
             bytes(files.get(SAMPLES, b"")),
         )
         _check_places(facts, runner)
+        LoadedModel(runner, path).bound()
         _check_self_test(runner)
     except Exception as error:  # the files are code of the bundle: they may raise anything
         remove(folder, os.getpid())
-        raise PackageError(f"cannot load {place}: {error}") from error
+        raise PackageError(f"cannot load {path.name}: {error}") from error
     weakref.finalize(runner, remove, folder, os.getpid())
     return runner
 
@@ -217,7 +252,6 @@ def _check_places(facts: Mapping[str, Any], runner: ModelRunner) -> None:
     used = {name for step in steps for key in ("reads", "writes") for name in step[key]}
     if not used <= set(values) or facts["native_steps"] - len(steps) not in (0, 1):
         raise ValueError("its steps are not those of its values")
-    LoadedModel(runner).bound()
 
 
 def _check_self_test(runner: ModelRunner) -> None:

@@ -5,11 +5,12 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from hashlib import file_digest
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TextIO
 
 from ansorpy.bundle.load import LoadedModel, load_model
 from ansorpy.errors import GraphError, SpecError
@@ -24,6 +25,7 @@ from ansorpy.model.progress import model_reporter
 from ansorpy.model.request import ModelRequest
 from ansorpy.progress import ignore, told
 from ansorpy.records import RecordStore
+from ansorpy.result import records_of
 from ansorpy.target import Target
 from ansorpy.tuner.call_options import (
     BindOption,
@@ -41,6 +43,8 @@ from ansorpy.tuner.stores import store_of
 from ansorpy.tuner.targets import target_for
 
 __all__ = ["compile_model", "tune_model"]
+
+Reporting = Callable[[TextIO], AbstractContextManager[Callable[[ModelEvent], None]]]
 
 NAME_CHARACTERS: Final = 80  # characters of a model's name in the name of its bundle
 
@@ -114,11 +118,13 @@ def tuned(
     store: RecordStore,
     progress: bool | None,
     on_event: Callable[[ModelEvent], object],
+    reporting: Reporting = model_reporter,
 ) -> ModelResult:
     """Tune a model; show progress, and call `on_event` with every event; errors as `tune_model`."""
     events = compiled(request, store, Experience.beside(store))
-    with told(model_reporter, progress, on_event) as tell:
-        return follow(events, tell)
+    with told(reporting, progress, on_event) as tell:
+        result = follow(events, tell)
+    return replace(result, records=records_of(result.tasks, store))
 
 
 def request_of(

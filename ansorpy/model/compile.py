@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ansorpy.cost.explained import explained_s
 from ansorpy.errors import RunError, SpecError
@@ -19,12 +19,13 @@ from ansorpy.graph.wire.draw import with_drawn_weights
 from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.model.budget import ModelBudget
 from ansorpy.model.compilation import LEAST_SHARE, Compilation, Tune, tuning_request
-from ansorpy.model.events import Divided, ModelEvent, Recut
+from ansorpy.model.events import Divided, ModelEvent, Recut, bundle_latency
 from ansorpy.model.judge import compared, rivals_of
 from ansorpy.model.mend import answered, mended
 from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks, tasks_of
 from ansorpy.records import RecordStore
+from ansorpy.records.rows import Trials, dataframe, trial_rows
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule, Verdict
 from ansorpy.target import Target
@@ -73,6 +74,25 @@ class ModelResult:
     recuts: tuple[Recut, ...] = ()
     explained_s: Mapping[str, float] = field(default_factory=dict)
     verdict: Judgment | None = None
+    records: Trials = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def best_s(self) -> float:
+        """The seconds of a call of the bundle: of its race, else the sum of its kernels."""
+        return bundle_latency(self.model_s, self.verdict)[0]
+
+    @property
+    def speedup(self) -> float | None:
+        """The time of the fastest runtime over ours; None without a race."""
+        return None if self.verdict is None else self.verdict.ratio
+
+    def to_dataframe(self) -> Any:
+        """Return the trials of all tasks as a DataFrame, a row each as of `Result.trials`.
+
+        Raises:
+            PackageError: pandas is not installed.
+        """
+        return dataframe(trial_rows(self.records))
 
     @property
     def untuned(self) -> int:

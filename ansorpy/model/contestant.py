@@ -212,6 +212,36 @@ def visit(call: Call, seconds: float) -> list[float]:
     return times
 
 
+class RacedModel:
+    """A model that answers the questions of a race.
+
+    Args:
+        open_model: called once, at the first question.
+    """
+
+    def __init__(self, open_model: Callable[[], Opened]) -> None:
+        self._open_model = open_model
+        self._opened: Opened | None = None
+        self._call: Call | None = None
+
+    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a question; {"failed": reason} if the runtime raises an error."""
+        try:
+            if asked["do"] == "visit":
+                assert self._call is not None, "a contestant prepares before its first visit"
+                return {"times_s": visit(self._call, asked["seconds"])}
+            begin = time.perf_counter()
+            if self._opened is None:
+                self._opened = self._open_model()
+            with np.load(asked["inputs"], allow_pickle=False) as file:
+                arrays = [file[name] for name in file.files]
+            self._call = self._opened(dict(zip(asked["names"], arrays, strict=True)))
+            np.savez(asked["outputs"], *self._call())
+            return {"open_s": time.perf_counter() - begin}
+        except Exception as error:  # noqa: BLE001  a runtime raises any kind: its reason is the answer
+            return {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
+
+
 def main() -> None:
     """Answer questions until standard input ends."""
     parser = argparse.ArgumentParser()
@@ -227,28 +257,10 @@ def main() -> None:
     # Libraries print to standard output: answers have a descriptor of their own.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    call: Call | None = None
-    opened: Opened | None = None
+    runtime = RUNTIMES[args.runtime]
+    contestant = RacedModel(lambda: runtime(args.file, args.threads, args.module))
     for line in sys.stdin:
-        asked = json.loads(line)
-        try:
-            if asked["do"] != "visit":
-                begin = time.perf_counter()
-                if opened is None:
-                    opened = RUNTIMES[args.runtime](args.file, args.threads, args.module)
-                with np.load(asked["inputs"], allow_pickle=False) as file:
-                    arrays = [file[name] for name in file.files]
-                inputs = dict(zip(asked["names"], arrays, strict=True))
-                call = opened(inputs)
-                found = call()
-                np.savez(asked["outputs"], *found)
-                told: dict[str, Any] = {"open_s": time.perf_counter() - begin}
-            else:
-                assert call is not None, "a contestant prepares before its first visit"
-                told = {"times_s": visit(call, asked["seconds"])}
-        except Exception as error:  # noqa: BLE001  a runtime raises any kind: its reason is the answer
-            told = {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
-        print(json.dumps(told), file=answers, flush=True)
+        print(json.dumps(contestant.answer(json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
@@ -43,6 +43,34 @@ def model_reporter(
     finally:
         if painter:
             painter.close()
+
+
+def graph_reporter(
+    begin_s: float, now: Callable[[], float] = time.monotonic
+) -> Callable[[TextIO], AbstractContextManager[Callable[[ModelEvent], None]]]:
+    """Return a reporter of two lines: the tasks of a graph of torch.compile, and its seconds.
+
+    Args:
+        begin_s: when the compilation began, by the clock `now`.
+    """
+
+    @contextmanager
+    def reporting(stream: TextIO) -> Iterator[Callable[[ModelEvent], None]]:
+        def report(event: ModelEvent) -> None:
+            if isinstance(event, Divided):
+                tell(
+                    f"compiling a graph of {counted(event.nodes_before, 'node')}:"
+                    f" {counted(event.tasks, 'task')} for {counted(event.threads, 'thread')}"
+                )
+
+        def tell(line: str) -> None:
+            stream.write(f"ansorpy: {line}\n")
+            stream.flush()
+
+        yield report
+        tell(f"compiled the graph in {now() - begin_s:.1f} s")
+
+    return reporting
 
 
 @dataclass

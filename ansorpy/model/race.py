@@ -5,15 +5,16 @@ cores, because other guests of a machine may load one core and not the next. Rou
 order. The figure of a contestant is the median over its visits of the median call.
 """
 
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from ansorpy.graph.graph import Array
 from ansorpy.measure.other_work import busy_s, process_s, slowdown
 from ansorpy.measure.timing.turn_process import TurnProcess
 from ansorpy.measure.workers.cores import slot_cores
+from ansorpy.model.contestant import Opened, RacedModel
 
 PREPARE_S: Final = 600.0  # seconds; torch.compile takes minutes for a large model
 VISIT_S: Final = 60.0  # seconds beyond the length of a visit until it counts as hung
@@ -30,11 +32,15 @@ ROUNDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A contestant: a runtime of `model.contestant`, its file, and its module for torch."""
+    """A contestant: a runtime of `model.contestant`, its file, and its module for torch.
+
+    `opened` runs a model of this process, which no file holds, in place of that runtime.
+    """
 
     runtime: str
     file: Path
     module: str = ""
+    opened: Opened | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,22 @@ class Standing:
         return median(self.visits_s)
 
 
+class _Here(RacedModel):
+    """A contestant in this process, which stands still between its turns as others do."""
+
+    @property
+    def pid(self) -> int:
+        """Id of this process."""
+        return os.getpid()
+
+    def ask(self, question: Mapping[str, object], _timeout_s: float) -> dict[str, Any]:
+        """Return the answer."""
+        return self.answer(question)
+
+    def pause(self) -> None:
+        """Do nothing: this process waits for the others."""
+
+
 def race(
     entries: Sequence[Entry],
     inputs: Mapping[str, Array],
@@ -79,9 +101,9 @@ def race(
         log = stack.enter_context((folder / "log").open("wb"))
         failed: dict[int, str] = {}
         outputs: dict[int, list[Array]] = {}
-        running: dict[int, TurnProcess] = {}
+        running: dict[int, TurnProcess | _Here] = {}
         for number, entry in enumerate(entries):
-            process = stack.enter_context(TurnProcess(command_of(entry, threads), log))
+            process = stack.enter_context(_started(entry, threads, log))
             answer = process.ask(to_prepare(inputs, folder, f"{number}.npz"), PREPARE_S)
             process.pause()
             if "failed" in answer:
@@ -121,6 +143,15 @@ def race(
         )
         for number, entry in enumerate(entries)
     )
+
+
+def _started(
+    entry: Entry, threads: int, log: IO[bytes]
+) -> AbstractContextManager[TurnProcess | _Here]:
+    opened = entry.opened
+    if opened is None:
+        return TurnProcess(command_of(entry, threads), log)
+    return nullcontext(_Here(lambda: opened))
 
 
 def distance(found: Sequence[Array], wanted: Sequence[Array], dtypes: Sequence[str] = ()) -> float:

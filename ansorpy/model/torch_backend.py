@@ -5,6 +5,7 @@ compiled model: a call with others, or after one was written to, runs in eager t
 symbolic extents is compiled for the extents of each call.
 """
 
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -14,6 +15,7 @@ import torch
 
 from ansorpy.errors import AnsorError, GraphError, SpecError
 from ansorpy.importers.torch_program import export_module, first_line
+from ansorpy.model.progress import graph_reporter
 from ansorpy.model.torch_compile import CompileCall, compile_program
 from ansorpy.model.torch_split import divided, refusals, replace_part, values_of
 
@@ -33,8 +35,9 @@ def backend(
     Args:
         module: the `torch.fx.GraphModule`; its placeholders are parameters, buffers and inputs.
         examples: their values.
-        options: those of `ansorpy.compile` by name, with 0 trials unless given; `strict`: raise
-            an error if a graph, or code between two graphs, would run in eager torch.
+        options: those of `ansorpy.compile` by name, with 0 trials unless given; `progress`: two
+            lines per graph on standard error, unless given only on a terminal; `strict`: raise an
+            error if a graph, or code between two graphs, would run in eager torch.
 
     Raises:
         GraphError: `strict`, and the graph cannot be compiled; names the operator.
@@ -43,7 +46,7 @@ def backend(
     given = dict(options or {})
     strict = bool(given.pop("strict", False))
     try:
-        asked = CompileCall(module, examples, **{"trials": 0, "progress": False, **given})
+        asked = CompileCall(module, examples, **{"trials": 0, **given})
     except TypeError as error:
         raise SpecError(f"cannot compile with these options because {error}") from error
     _check_break(module, strict)
@@ -125,8 +128,9 @@ class _Frozen:
         self._inputs = [n for n in range(len(examples)) if n not in self._frozen]
         constant = _with_constants(module, self._frozen)
         with torch._guards.tracing(None), torch.no_grad():  # apart from Dynamo's own trace
+            begin_s = time.monotonic()
             program = export_module(constant, [examples[n] for n in self._inputs])
-            self._model = compile_program(program, "graph", asked)
+            self._model = compile_program(program, "graph", asked, graph_reporter(begin_s))
 
     def __call__(self, *values: Any) -> Any:
         for n, one in self._frozen.items():

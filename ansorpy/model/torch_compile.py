@@ -1,22 +1,24 @@
 """`ansorpy.compile`: a module of PyTorch through the spine of models, back as a callable."""
 
-import tempfile
+import os
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
+from ansorpy.artifact.folder import new_folder, remove
 from ansorpy.artifact.torch_op import to_array
-from ansorpy.bundle.load import load_model
 from ansorpy.graph import Graph
 from ansorpy.importers.torch_program import export_module, graph_of_program
 from ansorpy.measure.host import local_target
-from ansorpy.model.api import bundle_path, tuned
+from ansorpy.model.api import Reporting, bundle_path, tuned
 from ansorpy.model.check_bounds import dtypes_of, least_bound
 from ansorpy.model.compile import ModelResult
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
+from ansorpy.model.progress import model_reporter
 from ansorpy.model.request import ModelRequest
 from ansorpy.model.torch_module import CompiledModule
 from ansorpy.model.verify import ModelReference
@@ -43,7 +45,8 @@ class CompileCall(ModelOptions):
     )
     store: StoreOption = field(default=None, kw_only=True)
     out: Annotated[
-        PathLike[str] | str | None, Option("Path of the bundle, which is not kept unless given.")
+        PathLike[str] | str | None,
+        Option("Path of the bundle; unless given, it lasts as long as the compiled module."),
     ] = field(default=None, kw_only=True)
     progress: ProgressOption = field(default=None, kw_only=True)
     on_event: Annotated[
@@ -57,7 +60,8 @@ def compile(call: CompileCall) -> CompiledModule:
     """Compile a module of PyTorch; the result takes and returns tensors as the module does.
 
     Its tensors are computed by a verified bundle: the outputs for the examples are compared with
-    those of eager torch. Parameters are copied; gradients are not supported.
+    those of eager torch. Parameters are copied; gradients are not supported. `result` of the
+    callable is the `ModelResult`, `save(path)` copies its bundle, `bench()` races it with `module`.
 
     Raises:
         GraphError: torch or onnxscript is absent, or the module cannot be compiled.
@@ -67,19 +71,24 @@ def compile(call: CompileCall) -> CompiledModule:
     return compile_program(program, type(call.module).__name__, call)
 
 
-def compile_program(program: Any, name: str, call: CompileCall) -> CompiledModule:
+def compile_program(
+    program: Any, name: str, call: CompileCall, reporting: Reporting = model_reporter
+) -> CompiledModule:
     """Compile a `torch.export.ExportedProgram` that has its example arguments; see `compile`.
 
     Args:
         name: the name in messages and of the bundle.
-        call: the options; its module is not read.
+        call: the options; its module is the rival of `CompiledModule.bench`.
+        reporting: shows the events.
     """
     graph = graph_of_program(program, name)
-    with tempfile.TemporaryDirectory(prefix="ansorpy-torch-") as folder:
-        path = Path(folder) / "model.zip" if call.out is None else Path(call.out)
-        request = _request(program, graph, call, local_target(call.cores), path)
-        tuned(request, store_of(call.store), call.progress, call.on_event)
-        return CompiledModule(program, graph, load_model(path))
+    path = new_folder() / f"{name}.zip" if call.out is None else Path(call.out)
+    request = _request(program, graph, call, local_target(call.cores), path)
+    result = tuned(request, store_of(call.store), call.progress, call.on_event, reporting)
+    made = CompiledModule(program, graph, result, call.module)
+    if call.out is None:
+        weakref.finalize(made, remove, path.parent, os.getpid())
+    return made
 
 
 def tune_module(

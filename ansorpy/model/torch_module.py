@@ -1,13 +1,25 @@
 """A compiled module of PyTorch: takes and returns tensors as its `forward` does."""
 
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Mapping, Sequence
+from math import inf
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.artifact.torch_op import check, to_array, to_tensor
+from ansorpy.bundle.load import load_model
 from ansorpy.errors import GraphError
 from ansorpy.graph import Graph
+from ansorpy.graph.graph import Array
+from ansorpy.model.api import bundle_path
+from ansorpy.model.compile import ModelResult
+from ansorpy.model.contestant import Call
+from ansorpy.model.judge import Rivals, judged, name_of
+from ansorpy.model.race import Entry
+from ansorpy.units import counted, duration
+from ansorpy.verdict import Judgment
 
-Run = Callable[..., Any]  # NumPy arrays in order -> an array, or a tuple of several
 CONSTANTS: Final = (int, float, bool, str, type(None))  # types of arguments besides tensors
 
 
@@ -17,15 +29,16 @@ class CompiledModule:
     Args:
         program: the `torch.export.ExportedProgram` of the module.
         graph: the graph of that program.
-        run: computes the outputs of the graph from its inputs.
+        result: its bundle computes the outputs of the graph from its inputs.
+        module: the module that was compiled, the rival of `bench`.
 
     Raises:
         GraphError: an argument or a result is neither a tensor nor a constant.
     """
 
-    def __init__(self, program: Any, graph: Graph, run: Run) -> None:
-        self.name = graph.name
-        self._run = run
+    def __init__(self, program: Any, graph: Graph, result: ModelResult, module: Any) -> None:
+        self.name, self.result = graph.name, result
+        self._model, self._module = load_model(result.bundle), module
         self._given = tuple(program.example_inputs[1])  # names of keyword arguments, in order
         self._in_spec, self._out_spec = program.call_spec.in_spec, program.call_spec.out_spec
         self._arguments = _leaves(program.graph_signature.input_specs, "USER_INPUT")
@@ -58,7 +71,7 @@ class CompiledModule:
                 f"cannot differentiate module {self.name!r} because it has no gradient; expected a"
                 " call inside of torch.no_grad()"
             )
-        made = self._run(*(to_array(torch, tensor) for tensor in tensors))
+        made = self._model(*(to_array(torch, tensor) for tensor in tensors))
         arrays = made if isinstance(made, tuple) else (made,)
         results = iter(
             to_tensor(torch, array, dtype)
@@ -67,9 +80,62 @@ class CompiledModule:
         leaves = [next(results) if is_tensor(leaf) else leaf.value for leaf in self._results]
         return torch.utils._pytree.tree_unflatten(leaves, self._out_spec)
 
+    def save(self, path: PathLike[str] | str) -> Path:
+        """Copy the bundle, and return the path of the copy; `ansorpy.load` opens it.
+
+        Args:
+            path: of the copy if it ends in .zip, else of its folder.
+        """
+        goal = bundle_path(path, self.name)
+        if not (goal.exists() and goal.samefile(self.result.bundle)):
+            shutil.copyfile(self.result.bundle, goal)
+        return goal
+
+    def bench(self) -> Judgment:
+        """Race the bundle with eager PyTorch on the inputs of its self-test; takes some 10 s.
+
+        The two run in turns on as many threads: the bundle in a process of its own, the module in
+        this one, which must be idle.
+        """
+        import torch
+
+        threads, before = self._model.threads, torch.get_num_threads()
+        rivals = Rivals(
+            (Entry("torch", self.result.bundle, opened=self._eager),), (name_of("torch"),)
+        )
+        told = self.result.verdict
+        oracle, remedies = (told.oracle, told.remedies) if told else ("eager PyTorch", ())
+        torch.set_num_threads(threads)
+        try:
+            return judged(
+                self.result.bundle, rivals, threads, oracle, self.result.model_s, inf, remedies
+            )
+        finally:
+            torch.set_num_threads(before)
+
+    def _eager(self, inputs: Mapping[str, Array]) -> Call:
+        """Return a call of the module on these arrays."""
+        import torch
+
+        tensors = iter(
+            to_tensor(torch, array, told["dtype"])
+            for array, told in zip(inputs.values(), self._inputs, strict=True)
+        )
+        given = [next(tensors) if is_tensor(one) else one.value for one in self._arguments]
+        args, kwargs = torch.utils._pytree.tree_unflatten(given, self._in_spec)
+
+        def call() -> Sequence[Array]:
+            with torch.no_grad():
+                leaves = torch.utils._pytree.tree_leaves(self._module(*args, **kwargs))
+            return [to_array(torch, one) for one in leaves if isinstance(one, torch.Tensor)]
+
+        return call
+
     def __repr__(self) -> str:
-        told = ", ".join(f"{one['name']}: {one['dtype']}{one['shape']}" for one in self._inputs)
-        return f"<compiled module {self.name}({told})>"
+        given = ", ".join(f"{one['name']}: {one['dtype']}{one['shape']}" for one in self._inputs)
+        made = ", ".join(f"{one.dtype}{list(one.shape)}" for one in self._model.outputs)
+        calls = f"{counted(self.result.parts, 'kernel call')} in {duration(self.result.model_s)}"
+        return f"<compiled module {self.name}({given}) -> {made}, {calls}>"
 
     def _tensors(self, torch: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the tensors among the arguments, in the order of the inputs."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from ansorpy.events import Event
 from ansorpy.progress import ignore, reporter, told
 from ansorpy.records import RecordStore
-from ansorpy.result import Result
+from ansorpy.result import Result, records_of
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -48,4 +48,5 @@ def tune_dags(
     events = run(request, rules, kept, folder, experience=Experience.beside(kept))
     with told(reporter, progress, on_event) as tell:
         last = follow(events, tell)
-    return Result(last.results, last.seconds, last.stopped, last.networks)
+    records = records_of(last.results, kept)
+    return Result(last.results, last.seconds, last.stopped, last.networks, records)

@@ -1,5 +1,7 @@
 import io
+import multiprocessing
 import os
+import pickle
 import sys
 import zipfile
 from pathlib import Path
@@ -174,6 +176,42 @@ def test_memory_that_cannot_be_read_is_named(kernel: LoadedKernel) -> None:
         kernel(a, Producer(b, (2, 0)))
     with pytest.raises(TypeError, match="1 arrays were given; expected 2: A, B"):
         kernel(a)
+
+
+def test_a_list_is_told_to_become_an_array(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    told = (
+        r"cannot run because A is a list, which NumPy reads as float64; expected an array, as of"
+        r" np.asarray\(..., 'float32'\)"
+    )
+    with pytest.raises(TypeError, match=told):
+        kernel(a.tolist(), b)
+    with pytest.raises(TypeError, match="B is a list, which NumPy reads as no array; expected"):
+        kernel(a, [[1.0], [1.0, 2.0]])
+
+
+@pytest.mark.slow
+def test_results_are_written_to_the_arrays_of_a_list(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    c = np.empty((5, 6), np.float32)
+    assert kernel(A=a, B=b, out=[c]) == (c,)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_another_process_runs_a_pickled_kernel(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert np.array_equal(pool.apply(kernel, (a, b)), kernel(a, b))
+
+
+def test_a_pickled_kernel_is_loaded_once_and_only_with_its_digest(kernel: LoadedKernel) -> None:
+    data = pickle.dumps(kernel)
+    found = pickle.loads(data)
+    assert found is pickle.loads(data)
+    assert found.digest == kernel.digest
+    with pytest.raises(PackageError, match=f"pickled kernel {kernel.digest[:12]}: sha256 is"):
+        pickle.loads(data.replace(b"return", b"retorn"))
 
 
 @pytest.mark.slow

@@ -1,7 +1,9 @@
 """Bundles: equal to NumPy on any number of threads, refused if a byte is wrong."""
 
 import json
+import multiprocessing
 import os
+import pickle
 import struct
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from ansorpy.artifact.load import load_native
 from ansorpy.artifact.stored_zip import opened, packed
 from ansorpy.bundle.container import write_bundle
 from ansorpy.bundle.format import BUNDLE, LIBRARY, MANIFEST, SAMPLES, WEIGHTS
-from ansorpy.bundle.load import LoadedModel, load_model
+from ansorpy.bundle.load import LoadedModel, _unpickled, load_model
 from ansorpy.bundle.plan import HostedFunction, HostedStep
 from ansorpy.errors import PackageError
 from ansorpy.graph import Output, ValueInfo, Weight
@@ -51,6 +53,29 @@ def path(made: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def loaded(path: Path, request: pytest.FixtureRequest) -> Iterator[LoadedModel]:
     with load_model(path, threads=request.param) as found:
         yield found
+
+
+def test_another_process_runs_a_pickled_model(made: Model, loaded: LoadedModel) -> None:
+    inputs = made.inputs(0)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        for found, wanted in zip(pool.apply(loaded, inputs), loaded(*inputs), strict=True):
+            assert np.array_equal(found, wanted)
+
+
+def test_a_pickled_model_is_its_bundle_or_none(path: Path, made: Model, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.zip"
+    copy.write_bytes(path.read_bytes())
+    with load_model(copy, threads=1) as found:
+        data = pickle.dumps(found)
+    assert len(data) < 10_000  # no weights
+    assert pickle.loads(data).threads == 1
+    _unpickled.cache_clear()
+    write_bundle(copy, made.plan)  # has no self-test
+    with pytest.raises(PackageError, match=r"cannot unpickle a model because .*copy.zip has other"):
+        pickle.loads(data)
+    copy.unlink()
+    with pytest.raises(PackageError, match=r"copy.zip is gone; expected the bundle that it came"):
+        pickle.loads(data)
 
 
 def test_results_equal_numpy(made: Model, loaded: LoadedModel) -> None:

@@ -1,11 +1,14 @@
 """The lines that a user sees while a model is tuned."""
 
 import io
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+from ansorpy.errors import RunError
 from ansorpy.events import FirstAnswer, Preflight, RoundDone, Started, Stopping, TimeSpent
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate
-from ansorpy.model.progress import ModelTally, model_reporter
+from ansorpy.model.progress import ModelTally, graph_reporter, model_reporter
 
 DIVIDED = Divided(9, 7, {"views": 2}, 5, 2, 0.25)
 WRITTEN = BundleWritten(Path("m.zip"), 0.002, 1e-7, 2e-5, "the interpreter of graphs", 12.0)
@@ -41,6 +44,24 @@ def test_a_plain_stream_gets_a_line_per_step() -> None:
         " of memory, 1 GiB are free",
         "model: about 2 ms per call",
     ]
+
+
+def test_a_graph_gets_a_line_at_its_start_and_one_at_its_end() -> None:
+    stream = io.StringIO()
+    with graph_reporter(1.0, now=lambda: 4.5)(stream) as report:
+        for event in (replace(DIVIDED, threads=2), answer("t0_conv"), WRITTEN):
+            report(event)
+    assert stream.getvalue().splitlines() == [
+        "ansorpy: compiling a graph of 9 nodes: 2 tasks for 2 threads",
+        "ansorpy: compiled the graph in 3.5 s",
+    ]
+
+
+def test_a_graph_that_fails_has_no_line_at_its_end() -> None:
+    stream = io.StringIO()
+    with suppress(RunError), graph_reporter(0.0)(stream):
+        raise RunError("no kernel")
+    assert stream.getvalue() == ""
 
 
 def test_the_status_line_tells_answers_then_trials_and_the_estimate() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,21 @@ def test_a_visit_makes_calls_however_short_it_is() -> None:
     times = visit(call, 0.0)
     assert len(times) >= 3
     assert len(calls) > len(times)
+
+
+def doubled(inputs: Mapping[str, Array]) -> Callable[[], Sequence[Array]]:
+    return lambda: [2 * inputs["x"]]
+
+
+def broken(inputs: Mapping[str, Array]) -> Callable[[], Sequence[Array]]:
+    raise ValueError("no such model")
+
+
+def test_a_model_of_this_process_takes_turns_as_others_do(tmp_path: Path) -> None:
+    entries = [Entry("torch", tmp_path, opened=opened) for opened in (doubled, doubled, broken)]
+    *found, failed = race(entries, {"x": np.ones(2, np.float32)}, 1, 0.02, rounds=2)
+    assert [(one.error, len(one.visits_s), one.failed) for one in found] == [(0.0, 2, "")] * 2
+    assert (failed.visits_s, failed.failed) == ((), "ValueError: no such model")
 
 
 def test_a_contestant_that_fails_has_a_reason_and_no_times(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`torch.compile(model, backend="ansorpy")`: results, fallbacks, strict errors."""
 
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,6 +135,19 @@ def test_a_parameter_that_changes_is_not_ignored() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # told once
         torch.testing.assert_close(model(x), module(x))
+
+
+def test_the_compilation_of_a_graph_is_told_in_two_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module, (x,) = made("perceptron")
+    compiled(module, progress=True)(x)
+    first, last = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"ansorpy: compiling a graph of \d+ nodes: \d tasks for \d threads?", first)
+    assert re.fullmatch(r"ansorpy: compiled the graph in \d+\.\d s", last)
+    torch._dynamo.reset()
+    compiled(module)(x)
+    assert capsys.readouterr().err == ""  # no terminal
 
 
 def test_other_extents_are_compiled_when_they_occur() -> None:

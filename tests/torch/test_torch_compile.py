@@ -1,5 +1,6 @@
 """`ansorpy.compile`: modules of PyTorch as callables over a verified bundle."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 import ansorpy
+from ansorpy.model import judge
+from ansorpy.model.torch_module import CompiledModule
 from ansorpy.records import MemoryStore
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
@@ -37,6 +40,45 @@ def test_the_bundle_is_kept_where_asked(perceptron: Any) -> None:
     model, out, _, (x,) = perceptron
     with torch.no_grad():
         assert torch.equal(ansorpy.load_model(out)(x), model(x))
+
+
+def test_a_compiled_module_tells_its_result_and_saves_its_bundle(tmp_path: Path) -> None:
+    module, (x,) = made("perceptron")
+    model = ansorpy.compile(module, x, trials=0, store=MemoryStore())
+    assert isinstance(model, CompiledModule)
+    bundle = model.result.bundle
+    assert str(model.result).startswith("Sequential: ")
+    assert repr(model).startswith(
+        "<compiled module Sequential(input: float32[4, 48]) -> float32[4, 10], "
+    )
+    for goal in (tmp_path, tmp_path / "mlp.zip", tmp_path / "mlp.zip"):
+        saved = model.save(goal)
+        assert saved == (goal if goal.suffix else tmp_path / "Sequential.zip")
+        with torch.no_grad():
+            assert torch.equal(ansorpy.load(saved)(x), model(x))
+    del model
+    gc.collect()
+    assert not bundle.exists()
+
+
+def test_a_kept_bundle_is_saved_to_its_own_path(perceptron: Any) -> None:
+    model, out, _, _ = perceptron
+    assert model.save(out) == model.result.bundle == out
+
+
+def test_a_compiled_module_is_raced_with_eager_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judge, "ROUNDS", ((3, 0.05),))
+    x, scale = torch.randn(3, 4), torch.randn(4)
+    model = ansorpy.compile(TwoResults(), (x, 2), {"scale": scale}, trials=0, store=MemoryStore())
+    threads = torch.get_num_threads()
+    found = model.bench()
+    assert torch.get_num_threads() == threads
+    assert found.peer is not None
+    assert found.peer.name == f"PyTorch {torch.__version__.partition('+')[0]}"
+    assert found.ours_s > 0
+    assert found.oracle == "eager PyTorch"
 
 
 def test_tune_writes_the_bundle_of_a_module_for_one_tensor(tmp_path: Path) -> None:
