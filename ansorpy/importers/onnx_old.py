@@ -79,6 +79,10 @@ def _rename(node: onnx.NodeProto, opset: int) -> None:
         left = [one for one in node.attribute if one.name in by_name]
         del node.attribute[:]
         node.attribute.extend([*left, onnx.helper.make_attribute("scales", scales)])
+    if node.op_type in ("Upsample", "Resize") and opset < SCALES_FROM:
+        for one in node.attribute:  # bilinear, in two dimensions, is linear of later versions
+            if one.s == b"bilinear":
+                one.s = b"linear"
     if node.op_type == "Cast" and opset < NUMBERED_FROM:
         known = onnx.TensorProto.DataType
         for one in node.attribute:

@@ -149,3 +149,12 @@ def test_upsample_of_opset_1_scales_height_and_width(opset: int) -> None:
     node = helper.make_node("Upsample", ["x"], ["y"], height_scale=2.0, width_scale=3.0)
     found = computed([node], opset, x)["y"]
     np.testing.assert_array_equal(found, x.repeat(2, axis=2).repeat(3, axis=3))
+
+
+def test_bilinear_upsample_of_opset_1_is_linear_of_opset_9() -> None:
+    x = X.reshape(1, 2, 3, 4)
+    old = helper.make_node(
+        "Upsample", ["x"], ["y"], height_scale=2.0, width_scale=3.0, mode="bilinear"
+    )
+    new = helper.make_node("Upsample", ["x"], ["y"], scales=[1.0, 1.0, 2.0, 3.0], mode="linear")
+    np.testing.assert_array_equal(computed([old], 6, x)["y"], computed([new], 7, x)["y"])
