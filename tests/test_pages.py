@@ -48,8 +48,8 @@ NAME = re.compile(rf"(?<![\w./@:-])(?:{'|'.join(FOLDERS)})(?:[./]\w+)+")
 # Names of files in examples, which are not part of the repository.
 EXAMPLES = {"ansorpy.dump", "rules.py"}
 POINTS = {group.points for group in LISTED}  # groups of entry points
-# Decisions are not changed afterwards, and old names are the subject of the page of renames.
-DATED = {*(ROOT / "docs" / "adr").glob("[0-9]*.md"), ROOT / "docs" / "renamed.md"}
+# Decisions are not changed afterwards.
+DATED = {*(ROOT / "docs" / "adr").glob("[0-9]*.md")}
 
 
 def names_in(text: str) -> set[str]:
@@ -86,20 +86,3 @@ def test_names_in_pages_are_found() -> None:
     assert not exists("ansorpy/no_such.py")
     assert not exists("ansorpy.tuner.no_such")
     assert exists("ansorpy.state.rule.Rule")
-
-
-def test_renamed_modules_exist_under_their_new_names_only() -> None:
-    rows = re.findall(
-        r"^\| (`.+?) \| (.+) \|$", (ROOT / "docs/renamed.md").read_text(), re.MULTILINE
-    )
-    assert rows
-    sources = "".join(path.read_text() for path in (ROOT / "ansorpy").rglob("*.py"))
-    for old, new in rows:
-        for name in names_in(new):
-            assert exists(name), f"{old}: no {name}"
-        for name in re.findall(r"`(\w+)`", new):
-            assert re.search(rf"\b(class|def) {name}\b", sources), f"{old}: no {name}"
-        if ": `" not in old:  # the names of classes and methods follow the name of a module
-            for name in names_in(old) & {n.strip("`") for n in old.split(", ")}:
-                path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
-                assert not path.exists(), f"{name} exists: remove it from docs/renamed.md"
