@@ -140,37 +140,6 @@ class Seeded:
 
 
 @dataclass(frozen=True, slots=True)
-class Warmed:
-    """The cost model starts from measurements of other tasks on this target."""
-
-    candidates: int
-    tasks: int
-    seconds: float  # duration of loading and training
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The quality of the transferred cost model on the first candidates of a task, if it changed.
-
-    Kendall's tau with the transferred model and with the analytic model alone; unless `kept`, the
-    task continues with the analytic model.
-    """
-
-    task: str
-    candidates: int
-    kendall: float
-    roofline: float
-    kept: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """The reasons why experience was not read, written or used; the tuning continues."""
-
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class FirstAnswer:
     """A choice of the cost model was built, checked and written, before any trial.
 
@@ -483,7 +452,7 @@ class Finished:
 
 
 Event = (
-    Started | Crowded | TooShort | NoTrials | Plugged | Derived | Seeded | Warmed | Judged | Skipped
-    | FirstAnswer | BaselineTimed | Preflight | RoundDone | Improved | Delivered | Stopping
-    | Racing | Emulating | TaskDone | Finished
+    Started | Crowded | TooShort | NoTrials | Plugged | Derived | Seeded | FirstAnswer
+    | BaselineTimed | Preflight | RoundDone | Improved | Delivered | Stopping | Racing | Emulating
+    | TaskDone | Finished
 )  # fmt: skip

@@ -32,7 +32,6 @@ from ansorpy.tuner.call_options import (
     ShapesOption,
     StoreOption,
 )
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.interrupts import follow
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
@@ -116,7 +115,7 @@ def tuned(
     on_event: Callable[[ModelEvent], object],
 ) -> ModelResult:
     """Tune a model; show progress, and call `on_event` with every event; errors as `tune_model`."""
-    events = compiled(request, store, Experience.beside(store))
+    events = compiled(request, store)
     with told(model_reporter, progress, on_event) as tell:
         return follow(events, tell)
 

@@ -17,14 +17,13 @@ from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks
 from ansorpy.model.verify import BUDGET_S, ModelReference, check, reference_of
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.forecast import forecast_of_sum
 from ansorpy.tuner.plugged import recorded_parts
 from ansorpy.tuner.request import Answered, Request
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 
-Tune = Callable[[Request, Path, Experience | None], Generator[ModelEvent, None, Finished]]
+Tune = Callable[[Request, Path], Generator[ModelEvent, None, Finished]]
 
 
 @dataclass(slots=True)

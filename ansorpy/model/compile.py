@@ -31,7 +31,6 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.checkpoint import Journal
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
@@ -110,7 +109,6 @@ class ModelResult:
 def compiled(
     request: ModelRequest,
     store: RecordStore,
-    experience: Experience | None = None,
     rules: tuple[Rule, ...] | None = None,
     clock: Callable[[], float] = time.monotonic,
     pools: Callable[[Request], Pools] | None = None,
@@ -126,7 +124,7 @@ def compiled(
 
     Args:
         pools: opens the measuring processes of a request; processes of this machine unless given.
-        journal: the rounds go here instead of to the store; not with experience.
+        journal: the rounds go here instead of to the store.
         begin_s: when the command began, by `clock`: `seconds` count from there; now unless given.
 
     Raises:
@@ -165,7 +163,7 @@ def compiled(
         if tasks.dags:
             dags = _heaviest_first(work) if budget.limited else tasks.dags
             first = tuning_request(work, dags, trials=0, seconds=budget.answers_s(), weights={})
-            ended = yield from work.follow(tune(first, Path(folder), None))
+            ended = yield from work.follow(tune(first, Path(folder)))
         needed = [one.task for one in tasks.parts if one.task]
         lacking = [name for name in needed if name not in work.libraries]
         if lacking and ended.stopped == "interrupted":
@@ -180,7 +178,7 @@ def compiled(
         yield told
         second = None if stopped == "interrupted" else search_request(work, store, rules)
         if second is not None:
-            searching = tune(second, Path(folder), experience)
+            searching = tune(second, Path(folder))
             stopped = "interrupted"
             with suppress(KeyboardInterrupt):  # the bundle of the first answers is there
                 ended = yield from work.follow(searching)
@@ -235,14 +233,9 @@ def _tuner(
 ) -> Tune:
     """Return a function that tunes a request for libraries, with files in a folder."""
 
-    def tune(
-        request: Request, folder: Path, experience: Experience | None
-    ) -> Generator[ModelEvent, None, Finished]:
+    def tune(request: Request, folder: Path) -> Generator[ModelEvent, None, Finished]:
         opened = None if pools is None else partial(pools, request)
-        return run(
-            request, rules, store, folder, pools=opened, clock=clock, journal=journal,
-            experience=experience,
-        )  # fmt: skip
+        return run(request, rules, store, folder, pools=opened, clock=clock, journal=journal)
 
     return tune
 

@@ -48,7 +48,7 @@ def mended(
         }
         if new:
             request = tuning_request(work, new, trials=0, seconds=work.budget.cuts_s(), weights={})
-            stopped = (yield from work.follow(tune(request, folder, None))).stopped
+            stopped = (yield from work.follow(tune(request, folder))).stopped
         times_s = work.times_s()
     for name, parts in pieces.items():
         known = [times_s[part] for part in parts if part in times_s]
