@@ -11,7 +11,7 @@ from typing import Final
 
 from ansorpy.cost.explained import explained_s
 from ansorpy.errors import RunError, SpecError
-from ansorpy.events import Finished, Forecast, Stopped, TaskResult, TooShort
+from ansorpy.events import Finished, Stopped, TaskResult, TooShort
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import Simplified, simplify
@@ -50,9 +50,8 @@ MANY_COMPUTES: Final = 12  # compute nodes from which on a Dag is lowered, about
 class ModelResult:
     """A written bundle, and the parts that it consists of.
 
-    `hosted` has the operators of the nodes that NumPy computes. `forecast` is None without a
-    search. `recuts` has the tasks that were cut, `explained_s` the seconds that bytes and
-    operations of each task explain.
+    `hosted` has the operators of the nodes that NumPy computes. `recuts` has the tasks that were
+    cut, `explained_s` the seconds that bytes and operations of each task explain.
     `model_s` is the sum of the kernels' best times. `error` and `bound` are shares of the largest
     element of the reference, whose oracle and inputs `reference` names.
     """
@@ -68,7 +67,6 @@ class ModelResult:
     trials: int
     seconds: float
     stopped: Stopped
-    forecast: Forecast | None = None
     recuts: tuple[Recut, ...] = ()
     explained_s: Mapping[str, float] = field(default_factory=dict)
     verdict: Judgment | None = None
@@ -96,11 +94,10 @@ class ModelResult:
         return "\n".join([f"{self.bundle.stem}: {told}", *lines])
 
     def explain(self) -> str:
-        """Return the reasons: the check, the outlook, and the tasks that were cut."""
+        """Return the reasons: the check, and the tasks that were cut."""
         rows = [
             ("check", f"error {self.error:.1e} of the largest element, at most {self.bound:.1e};"
              f" {self.reference}"),
-            *([] if self.forecast is None else [("outlook", str(self.forecast))]),
             *(("cut", str(one)) for one in self.recuts),
         ]  # fmt: skip
         return "\n".join(f"  {name:9} {text}" for name, text in rows)
@@ -170,7 +167,7 @@ def compiled(
             raise KeyboardInterrupt
         if lacking:
             raise RunError(_missing(lacking))
-        stopped, outlook = ended.stopped, None
+        stopped = ended.stopped
         if stopped != "interrupted":
             stopped = yield from mended(work, tune, Path(folder), stopped)
         work.tasks = tasks = work.fastest(work.times_s())
@@ -184,7 +181,7 @@ def compiled(
                 ended = yield from work.follow(searching)
                 told = work.written()
                 yield told
-                stopped, outlook = ended.stopped, work.outlook(ended)
+                stopped = ended.stopped
         if stopped != "interrupted":
             told = yield from compared(work, told, rivals)
     return ModelResult(
@@ -199,7 +196,6 @@ def compiled(
         trials=work.trials,
         seconds=budget.spent_s,
         stopped=stopped,
-        forecast=outlook,
         recuts=tuple(work.recuts),
         explained_s={dag.name: explained_s(dag, target) for dag in tasks.dags},
         verdict=told.verdict,

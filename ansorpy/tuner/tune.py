@@ -1,7 +1,7 @@
 """The spine of a tuning: derive, lower, evolve, bind, emit, measure, update, append."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.plan.choices import ALL_PLANS
 from ansorpy.records import RecordStore
 from ansorpy.state.rule import Rule
-from ansorpy.tuner import first_answer, forecast, preflight, warm
+from ansorpy.tuner import first_answer, preflight, warm
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.contrast import contrast_of
 from ansorpy.tuner.plugged import told_parts
@@ -100,10 +100,9 @@ def run(
                     raise
                 stopped = "interrupted"
                 yield Stopping()
-            jobs = forecast.past(setup.store, tasks) if request.trials else []
             for task in tasks:
                 results[task.name] = yield from with_reasons(
-                    context, task, jobs, stopped == "interrupted"
+                    context, task, stopped == "interrupted"
                 )
     done = tuple(each_result(request.dags, setup.tasks, results))
     networks = setup.network_results(request, done)
@@ -188,10 +187,7 @@ def answer(
 
 
 def with_reasons(
-    context: Context,
-    task: Task,
-    jobs: Sequence[Sequence[forecast.Doubling]],
-    interrupted: bool,
+    context: Context, task: Task, interrupted: bool
 ) -> Generator[Event, None, TaskResult]:
     """Deliver the kernel of a task; its result has the reasons that the search has found."""
     ending = context.deliveries.end(task, interrupted)
@@ -199,28 +195,23 @@ def with_reasons(
         while True:
             event = next(ending)
             if isinstance(event, TaskDone):
-                event = TaskDone(reasoned(context, task, event.result, jobs))
+                event = TaskDone(reasoned(context, task, event.result))
             yield event
     except StopIteration as end:
         result: TaskResult = end.value
-        return reasoned(context, task, result, jobs)
+        return reasoned(context, task, result)
 
 
-def reasoned(
-    context: Context, task: Task, result: TaskResult, jobs: Sequence[Sequence[forecast.Doubling]]
-) -> TaskResult:
+def reasoned(context: Context, task: Task, result: TaskResult) -> TaskResult:
     """Return a result with its reasons; a twin names the task that has them."""
     if result.same_as:
         return result
     contrast = contrast_of(task, result, context.model)
-    more = forecast.forecast_of(task, jobs)
     verdict = result.verdict
     if verdict is not None:
         steps = remedies_of([task.dag], context.allow, task.trials, task.seconds)
         verdict = replace(verdict, remedies=steps)
-    return replace(
-        result, suspects=suspects_of(task), contrast=contrast, forecast=more, verdict=verdict
-    )
+    return replace(result, suspects=suspects_of(task), contrast=contrast, verdict=verdict)
 
 
 def open_plans(

@@ -61,7 +61,7 @@ def tune(
     ] = False,
     explain_why: Annotated[
         bool,
-        typer.Option("--explain", help="Print the reasons, too: naive loops, runner-up, outlook."),
+        typer.Option("--explain", help="Print the reasons, too: naive loops, runner-up."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -174,7 +174,6 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                     for kind, count in result.failures.items()
                 },
                 "contrast": None if result.contrast is None else asdict(result.contrast),
-                "forecast": None if result.forecast is None else asdict(result.forecast),
                 "suspects": [asdict(one) for one in result.suspects],
                 "kernel": None if result.kernel is None else str(result.kernel),
             }

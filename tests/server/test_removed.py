@@ -15,7 +15,9 @@ from ansorpy.server.cli import app
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.jobs import queries
 from ansorpy.tuner.removed import REMOVED
+from tests.server.onnx_models import small
 from tests.server.service import MM, Service, service
+from tests.server.test_model_jobs import ask, work
 from tests.server.test_one_latency import finished
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
@@ -69,4 +71,33 @@ def test_a_stored_job_with_a_removed_option_is_shown_and_runs(
     assert running.client.get(f"/v1/jobs/{job_id}").json()["state"] == "queued"
     finished(running, tmp_path, engine)
     assert running.client.get(f"/v1/jobs/{job_id}").json()["state"] == "succeeded"
+    assert running.client.get(f"/jobs/{job_id}").status_code == 200
+
+
+def test_stored_results_with_a_forecast_are_shown_without_it(running: Service) -> None:
+    forecast = {"trials": 64, "gain": 0.03, "upper": 0.1, "error": 0.02, "jobs": 12}
+    job_id, _ = running.succeed()
+    with transaction(running.engine) as tx:
+        row = queries.find(tx, 1, job_id)
+        (result,) = json.loads(row.results)
+        row.results = json.dumps([{**result, "forecast": forecast}])
+    (task,) = running.client.get(f"/v1/jobs/{job_id}").json()["tasks"]
+    assert "forecast" not in task
+    assert "forecast" not in running.client.get(f"/v1/jobs/{job_id}/explain").json()
+    assert running.client.get(f"/jobs/{job_id}").status_code == 200
+
+
+def test_stored_facts_of_a_model_with_a_forecast_are_shown_without_it(
+    running: Service, tmp_path: Path
+) -> None:
+    digest = running.put_model(small(tmp_path / "small.onnx").read_bytes())
+    job_id = ask(running, digest).json()["id"]
+    work(running, tmp_path)
+    forecast = {"trials": 32, "gain": 0.02, "upper": None, "error": 0.01, "jobs": 12}
+    with transaction(running.engine) as tx:
+        row = queries.find(tx, 1, job_id)
+        row.model_facts = json.dumps({**json.loads(row.model_facts), "forecast": forecast})
+    model = running.client.get(f"/v1/jobs/{job_id}").json()["model"]
+    assert "forecast" not in model
+    assert model["estimate_s"] == 2e-3
     assert running.client.get(f"/jobs/{job_id}").status_code == 200
