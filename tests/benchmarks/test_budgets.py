@@ -29,7 +29,7 @@ def row(**changes: Any) -> dict[str, Any]:
         (5.0, 9.0, 10.6, True),
     ],
 )
-def test_a_row_may_take_a_tenth_or_a_little_more_than_what_counts(
+def test_a_row_may_exceed_its_seconds_by_a_tenth_or_a_little(
     asked_s: float, least_s: float | None, taken_s: float, over: bool
 ) -> None:
     assert is_over(row(asked_s=asked_s, least_s=least_s, taken_s=taken_s)) == over
