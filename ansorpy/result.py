@@ -231,6 +231,8 @@ def _trials(result: TaskResult) -> str:
     failed = sum(result.failures.values())
     told = [str(result.trials), *([f"{failed} failed"] if failed else [])]
     told += [f"tuned as {result.same_as}, which is equal"] if result.same_as else []
+    naive = result.best_s is not None and result.best_s == result.naive_s  # they are delivered
+    told += ["no candidate was faster than the naive loops"] if naive else []
     return ", ".join([*told, *(["answered from the records"] if result.from_store else [])])
 
 

@@ -8,7 +8,7 @@ then quiet again. The page has requests per second, the median and 99th percenti
 durations, and the ratios of latencies of the candidates that all jobs measured (those of the first
 round, the untuned kernel and NumPy; later rounds depend on the measured times).
 
-Disturbances: the API process avoids the core of the timed kernels (ADR-0052), and so do the pollers
+Disturbances: the API process avoids the core of the timed kernels (ADR-0050), and so do the pollers
 without `--share-cores`. The tuner process and one builder share the other core with them, so that
 there are fewer trials in the same time; all processes share the memory bus and the last-level
 cache.

@@ -10,7 +10,7 @@ rest                 remainder of the wall time: pipes, forks, waiting for the l
 
 Bind and compile are one step of a builder; afterwards the same candidates are built again in this
 process, and the time of a builder is divided in that proportion. A phase that candidates share is
-compiled once there, and once per builder in the tuning (ADR-0076).
+compiled once there, and once per builder in the tuning (ADR-0039).
 """
 
 import time

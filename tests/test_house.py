@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.prose import files
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -124,14 +126,47 @@ def test_the_index_lists_every_decision(request: pytest.FixtureRequest) -> None:
     assert index.read_text() == expected, "run with --update-golden"
 
 
+def named_decisions(text: str) -> set[str]:
+    """The numbers of decisions that a text names: `ADR-0001`, `ADR-0001, 0002`, `docs/adr/0001`."""
+    rows = re.findall(r"(?:\bADR[- ]|\badr/)(\d{4}(?:(?:, | and )\d{4}\b)*)", text)
+    return {number for row in rows for number in re.findall(r"\d{4}", row)}
+
+
+def named_files(text: str) -> set[str]:
+    """The files of decisions that a text names."""
+    return set(re.findall(r"(?<![\w-])(\d{4}-[a-z][\w-]*\.md)\b", text))
+
+
+def test_names_of_decisions_are_found() -> None:
+    text = "ADR-0001, 0002 and 0003; docs/adr/0004; [5](adr/0005-some-title.md)"
+    assert named_decisions(text) == {"0001", "0002", "0003", "0004", "0005"}
+    assert named_files(text) == {"0005-some-title.md"}
+
+
 def test_decisions_that_are_named_exist() -> None:
-    numbers = {path.name[:4] for path in decisions()}
-    folders = ("ansorpy", "rules", "server", "tests", "benchmarks", "docs")
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    paths += [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    names = {path.name for path in decisions()}
+    numbers = {name[:4] for name in names}
+    paths = [*files(), *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile"]
+    for folder in ("docs", "benchmarks", "server", "examples"):
+        paths += [p for p in (ROOT / folder).rglob("*.*") if p.suffix in {".md", ".js", ".html"}]
     for path in paths:
-        for number in re.findall(r"(?:ADR[- ]|docs/adr/)(\d{4})", path.read_text()):
-            assert number in numbers, f"{path}: ADR-{number}"
+        if path != Path(__file__):
+            text = path.read_text()
+            missing = named_decisions(text) - numbers
+            assert not missing, f"{path}: no ADR-{', ADR-'.join(sorted(missing))}"
+            assert not named_files(text) - names, f"{path}: {named_files(text) - names}"
+
+
+def test_a_replaced_decision_is_gone_and_has_one_successor() -> None:
+    numbers = {path.name[:4] for path in decisions()}
+    successors: dict[str, str] = {}
+    for path in decisions():
+        row = re.search(r"^Replaces ((?:\d{4}(?:, )?)+)\.$", path.read_text(), re.MULTILINE)
+        for number in re.findall(r"\d{4}", row[1]) if row else ():
+            assert number not in numbers, f"{path} replaces {number}: delete its file"
+            assert number > path.name[:4], f"{path}: keep the number {number}, the lower one"
+            assert number not in successors, f"{path} and {successors[number]} replace {number}"
+            successors[number] = path.name
 
 
 def test_nothing_imports_the_linked_folders_by_their_own_names() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ansorpy.tuner.plugins import LISTED
+from tests.prose import files
 
 ROOT = Path(__file__).parent.parent
 MARKDOWN = [
@@ -44,12 +45,10 @@ def test_every_test_that_the_security_page_names_exists() -> None:
 
 FOLDERS = ("ansorpy", "rules", "server", "tests", "benchmarks", "docs", "examples")
 CODE = re.compile(r"`([^`\n]+)`|```.*?```|python -m [\w.]+", re.DOTALL)
-NAME = re.compile(rf"(?<![\w./@:-])(?:{'|'.join(FOLDERS)})(?:[./]\w+)+")
+NAME = re.compile(rf"(?<![\w./@:-])(?:{'|'.join(FOLDERS)})(?:[./]\w+)+(?![\w*])")
 # Names of files in examples, which are not part of the repository.
 EXAMPLES = {"ansorpy.dump", "rules.py"}
 POINTS = {group.points for group in LISTED}  # groups of entry points
-# Decisions are not changed afterwards.
-DATED = {*(ROOT / "docs" / "adr").glob("[0-9]*.md")}
 
 
 def names_in(text: str) -> set[str]:
@@ -72,12 +71,20 @@ def exists(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    "page", sorted({*MARKDOWN} - DATED), ids=lambda p: str(p.relative_to(ROOT))
-)
+@pytest.mark.parametrize("page", sorted(MARKDOWN), ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_path_and_module_in_a_page_exists(page: Path) -> None:
     missing = {name for name in names_in(page.read_text()) - EXAMPLES - POINTS if not exists(name)}
     assert not missing, f"{page}: no {', '.join(sorted(missing))}"
+
+
+FILE = re.compile(rf"(?<![\w./@:-])(?:{'|'.join(FOLDERS)})/[\w/.-]+\.(?:py|md|json|js|html|txt)\b")
+
+
+def test_every_file_that_a_source_names_exists() -> None:
+    for path in files():
+        if path != Path(__file__):
+            for name in FILE.findall(path.read_text()):
+                assert (ROOT / name).exists(), f"{path}: no {name}"
 
 
 def test_names_in_pages_are_found() -> None:

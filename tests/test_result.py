@@ -70,6 +70,12 @@ def test_an_answer_from_the_records_says_so() -> None:
     )
 
 
+def test_naive_loops_that_win_are_told() -> None:
+    told = "no candidate was faster than the naive loops"
+    assert told in summary([replace(WON, winner="baseline", naive_s=WON.best_s)])
+    assert told not in summary([WON, replace(WON, winner="baseline"), LOST])
+
+
 def test_a_notebook_shows_a_table_and_names_are_escaped() -> None:
     html = Result((WON, LOST), 12.34, "trials")._repr_html_()
     assert "<td>1 ms, 2000.0 GFLOP/s, 86 % of the arithmetic peak</td>" in html

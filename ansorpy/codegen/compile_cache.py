@@ -1,4 +1,4 @@
-"""Compile cache of phases: a phase that several candidates share is compiled once (ADR-0076)."""
+"""Compile cache of phases: a phase that several candidates share is compiled once (ADR-0039)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -26,6 +26,7 @@ BITS: Final[dict[str, tuple[int, int, int, int]]] = {
 OSXSAVE: Final = (1, 0, 2, 27)
 # XCR0: the halves of ymm; opmasks, the halves of zmm, zmm16-31; the tiles.
 STATES: Final = {"avx": 0x6, "avx512": 0xE6, "amx": 0x60000}
+# The check itself runs on processors without the features of the library.
 PLAIN: Final = 'nounwind "target-cpu"="x86-64" "target-features"="+sse2"'
 QUESTION: Final = (
     'call {{ i32, i32, i32, i32 }} asm sideeffect "cpuid",'

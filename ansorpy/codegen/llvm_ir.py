@@ -87,7 +87,7 @@ def object_bytes(text: str, target: Target, opt: int = OPT) -> bytes:
         opt: level of LLVM's back end, 0 to 3.
 
     No mid-level passes: the code is already vectors. No strength reduction either: offsets are
-    made outside of the loops that do not change them (ADR-0078).
+    made outside of the loops that do not change them (ADR-0067).
     """
     module = parse(text)
     machine = _kept_machine(target, opt)

@@ -1,4 +1,4 @@
-"""The versions of the code generators, stored with every record (ADR-0087, ADR-0191)."""
+"""The versions of the code generators, stored with every record (ADR-0021, ADR-0038)."""
 
 from typing import Final
 

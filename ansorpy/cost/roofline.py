@@ -31,7 +31,7 @@ class CycleRates:
     """Cycles of one core for one vector (or one byte, tile, task); only proportions matter.
 
     The defaults are for vectors of 512 bits: close to a fit of measured candidates of 35 subgraphs
-    on a Zen 4 core (docs/adr/0036), and to the numbers in the processor's manual.
+    on a Zen 4 core (docs/adr/0008), and to the numbers in the processor's manual.
     """
 
     multiply_add: float = 1.0
@@ -61,7 +61,7 @@ class CycleRates:
 
 
 LONG_VECTORS: Final = CycleRates()
-# Half cycles: a core starts two multiply-adds and two loads per cycle (docs/adr/0170).
+# Half cycles: a core starts two multiply-adds and two loads per cycle (docs/adr/0008).
 SHORT_VECTORS: Final = CycleRates(
     function=17.3, integer=0.64, index_divide=1.8, load=1.8, split=1.5, broadcast=1.2, gather=15.0,
     move=2.4, transpose=8.6, tile=0.86, latency=7.9, horizontal=9.3, l2_byte=1 / 31, l3_byte=1 / 13,

@@ -1,7 +1,7 @@
 """Feature group 6: the work of a core: vector steps, loads, chains, bytes beyond its caches.
 
 Ours, not Ansor's. Ansor's 164 features count iterations and bytes of the loop nest; these count
-the instructions and bytes of its register tiles, with tails at their true length (ADR-0036).
+the instructions and bytes of its register tiles, with tails at their true length (ADR-0008).
 """
 
 from collections.abc import Sequence

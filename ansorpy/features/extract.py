@@ -42,7 +42,7 @@ def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
 
     Raises:
         LoweringError: the program is not symbolic, or mentions a size that is no column.
-    Source: Ansor, OSDI 2020, appendix; differences are listed in docs/adr/0010-features.md.
+    Source: Ansor, OSDI 2020, appendix; differences: ADR-0008.
     """
     prepared = prepare(plan).of(target)
     answer = np.empty((len(rows), prepared.stores, len(NAMES)), np.float32)

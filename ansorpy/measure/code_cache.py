@@ -1,4 +1,4 @@
-"""The cache of machine code by build request, and of outcomes by machine code (ADR-0103)."""
+"""The cache of machine code by build request, and of outcomes by machine code (ADR-0039)."""
 
 from collections import OrderedDict
 from dataclasses import replace

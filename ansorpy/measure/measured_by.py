@@ -1,4 +1,4 @@
-"""The pool of a task whose trials a measuring back end of another package times (ADR-0168).
+"""The pool of a task whose trials a measuring back end of another package times (ADR-0156).
 
 Candidates are built in the ordinary builders. Leaders are checked, timed and raced by the slot of
 this machine.

@@ -1,6 +1,6 @@
 """The seconds of the tuning of a model: first answers, cuts, checks, the search, the bundle.
 
-Source: docs/adr/0192-a-budget-holds.md.
+Source: docs/adr/0043-time-budgets.md.
 """
 
 from collections.abc import Callable

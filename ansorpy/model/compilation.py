@@ -93,7 +93,7 @@ class Compilation:
     def _keep(self, result: TaskResult) -> None:
         """Keep the library of a result if it is the fastest of its task.
 
-        A search measures the answer before it, too (ADR-0171): its choice is kept unless it is the
+        A search measures the answer before it, too (ADR-0126): its choice is kept unless it is the
         untuned kernel, because times of other minutes do not compare.
         """
         self.trials += result.trials

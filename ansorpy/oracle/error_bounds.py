@@ -1,7 +1,7 @@
 """Values with a bound on the error of computing them in their own dtype, operator by operator.
 
 Sound for kernels that round every operation (unit roundoff u; of 16-bit floats that of float32,
-and once more where a node is stored, ADR-0191), fuse multiply and add, add in any order, divide by
+and once more where a node is stored, ADR-0038), fuse multiply and add, add in any order, divide by
 multiplying with an inverse, and compute functions within the errors of the table
 `expr.functions`, pow within 8 machine epsilons.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, chapters 2 and 3.

@@ -1,4 +1,4 @@
-"""Tile sizes with which the matrix instruction of a warp may sum a product (ADR-0153, ADR-0165).
+"""Tile sizes with which the matrix instruction of a warp may sum a product (ADR-0150, ADR-0035).
 
 Of random sizes of three levels per axis, one in some hundreds of rows has them all.
 """

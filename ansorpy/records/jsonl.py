@@ -24,7 +24,7 @@ class JsonlStore(MemoryStore):
     append. A broken line anywhere else is a RecordError.
 
     The ids of the records that a tuner measured stand in a second file, `<name>.measured`. Lines
-    that were pasted, or a file that came from elsewhere, are `imported` (ADR-0087).
+    that were pasted, or a file that came from elsewhere, are `imported` (ADR-0021).
     """
 
     def __init__(self, path: Path) -> None:

@@ -25,12 +25,12 @@ COLD: Final = "/cold"
 COLD_IN_CACHE: Final = "/cold-l3"
 COPIES: Final = re.compile(r"/copies([1-9][0-9]{0,3})(?=/|\Z)", re.ASCII)  # in a key (ADR-0166)
 
-# `measured`: a tuner of this store wrote the record. `imported`: any other origin (ADR-0087).
+# `measured`: a tuner of this store wrote the record. `imported`: any other origin (ADR-0021).
 Origin = Literal["measured", "imported"]
 MEASURED: Final = "measured"
 IMPORTED: Final = "imported"
 ESTIMATED: Final = "/estimated"  # the end of the key of trials without a device (ADR-0143)
-# Before the last part of the key of trials of another package's measuring back end (ADR-0168).
+# Before the last part of the key of trials of another package's measuring back end (ADR-0156).
 MEASURED_BY: Final = "/by-"
 
 
@@ -50,7 +50,7 @@ def task_key(
     Args:
         workload: hex digest of the normalised Dag (`te.analysis.workload_key`).
         cold_bytes: size of the copies of the weights that timed calls go round; 0: hot weights.
-            Times with weights from the last-level cache and from memory do not compare (ADR-0169).
+            Times with weights from the last-level cache and from memory do not compare (ADR-0126).
         estimated: the trials are estimates, which compare with one another only.
         measured_by: name and package of the measuring back end whose times compare with one another
             only; "" for ours.

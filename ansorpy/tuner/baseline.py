@@ -1,6 +1,6 @@
 """The baseline of a task before its first trial: the untuned kernel and NumPy, timed in turns.
 
-Source: docs/adr/0157-early-kernels.md.
+Source: docs/adr/0058-first-answers.md.
 """
 
 from contextlib import suppress

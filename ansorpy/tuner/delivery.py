@@ -298,7 +298,7 @@ class Deliveries:
         """Return the candidates that may race; one alone if seconds are few, each takes one.
 
         A cost measured beside other load may be too small: one or two such costs exclude neither
-        all other candidates nor the fastest as measured (ADR-0089).
+        all other candidates nor the fastest as measured (ADR-0074).
         """
         if not task.costs_s:
             return self._choices(task)

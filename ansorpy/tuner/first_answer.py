@@ -2,7 +2,7 @@
 
 Without trials, the best choices of several plans are timed, and the fastest is the answer.
 
-Source: docs/adr/0058-first-answer.md, docs/adr/0144-first-answers-without-trials-are-timed.md.
+Source: docs/adr/0058-first-answers.md.
 """
 
 import time

@@ -191,7 +191,7 @@ class TuneOptions:
 
 
 def default_cores() -> int:
-    """Return the threads of a tuning on this machine: all that it grants (ADR-0196)."""
+    """Return the threads of a tuning on this machine: all that it grants (ADR-0050)."""
     return min(MAX_CORES, granted_cores())
 
 

@@ -1,4 +1,4 @@
-"""Replaceable parts of a tuning: built in, or of an installed package, chosen by name (ADR-0162).
+"""Replaceable parts of a tuning: built in, or of an installed package, chosen by name (ADR-0156).
 
 A request has names only. A name is looked up in a group of entry points, so that only code that
 the administrator has installed beside ansorpy can be chosen. The names that are built in need no
@@ -113,7 +113,7 @@ SPACES: Final = PartGroup(
     {"rules": "ansorpy.tuner.plugged:RuleSpace"},
     "rules",
 )
-# A store serves commands and Python. A service keeps records with its jobs (ADR-0168).
+# A store serves commands and Python. A service keeps records with its jobs (ADR-0156).
 STORES: Final = PartGroup(
     "store",
     "record store",

@@ -24,7 +24,7 @@ from ansorpy.tuner.task import Task
 from ansorpy.units import size
 
 # Memory of a machine to check a task, per byte of its tensors: references in float64, their error
-# bounds, several sets of inputs (ADR-0054; tests/server/test_memory.py).
+# bounds, several sets of inputs (ADR-0039; tests/server/test_memory.py).
 CHECKING_TIMES: Final = 24
 LEAST_TIMES: Final = 6  # without it no check ends: reference and bound in float64, inputs, outputs
 SLOW: Final = ("build-timeout", "run-timeout")  # a slow untuned kernel proves no broken toolchain

@@ -27,7 +27,7 @@ class Request(LocalOptions):
 
     The threads of the kernels are those of `target`. `first_answer` asks for an answer before the
     first trial, if no more tasks are tuned than have open pools (`tuner.first_answer`).
-    `early` offers a kernel to other people from the first seconds on (ADR-0157): the first answer
+    `early` offers a kernel to other people from the first seconds on (ADR-0058): the first answer
     of every task passes all cases, the baseline is timed before the first trial, and libraries of
     better candidates follow.
     `libraries` asks for the verified library of the best candidate of each task, without a race:
@@ -35,7 +35,7 @@ class Request(LocalOptions):
     L2 caches of the cores, calls are timed with cold weights (`measure.timing.cold_weights`).
     `answered` are candidates (plan as text, row) of the answers that tasks of a model have: each is
     measured first, so that the search compares with it in the same minutes.
-    `own` are kernels of the user's own in the final races, by task (ADR-0164).
+    `own` are kernels of the user's own in the final races, by task (ADR-0085).
     `copies` of a kernel run at once, one thread each, if the objective is throughput: as many as
     the machine that was given has cores; `target` then has one (ADR-0166).
     `device` is the back end that runs kernels of a GPU; "" if none does (`targets.device_of`).

@@ -2,7 +2,7 @@
 
 Evolution occupies one core. The last candidates of a round are deferred to the next one: they are
 built on the other cores while the next candidates are evolved, without knowledge of their outcomes
-(ADR-0103). If the task certainly has the next round, this starts while the model learns.
+(ADR-0039). If the task certainly has the next round, this starts while the model learns.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ from ansorpy.tuner.share import Share, Turn
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.time_budget import TimeBudget
 
-HELD: Final = 6  # one of so many candidates waits for the next round (ADR-0079)
+HELD: Final = 6  # one of so many candidates waits for the next round (ADR-0039)
 WINDOW: Final = 64  # trials over which a gain must show, at least
 WINDOW_SHARE: Final = 0.25  # share of all trials so far that the window has, if that is more
 FIRST_HELD: Final = 16  # deferred candidates of the first round of a large search

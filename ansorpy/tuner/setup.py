@@ -294,11 +294,12 @@ def budget_of(request: Request, setup: Setup, tasks: int, clock: Callable[[], fl
     if seconds is not None and has_choice(request) and not request.libraries:
         earlier_s = setup.stored.checkpoint.seconds if setup.stored.checkpoint else 0.0
         start_s = clock() - setup.begin_s - earlier_s
-        seconds = max(seconds, earlier_s + least_s(tasks, request.trials, start_s))
+        threads = request.target.cores
+        seconds = max(seconds, earlier_s + least_s(tasks, request.trials, start_s, threads))
     end_s = LIBRARY_END_S if request.trials else UNTUNED_S
     return TimeBudget(
         seconds, setup.begin_s, tasks, clock, finish_s=end_s if libraries else None,
-        libraries=libraries, sure=has_choice(request),
+        libraries=libraries, sure=has_choice(request), threads=request.target.cores,
     )  # fmt: skip
 
 

@@ -107,13 +107,13 @@ class Task:
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
     cold_bytes: int = 0  # size of all copies of the weights that timed calls go round; 0: hot
     estimated: bool = False  # trials are estimates of an analytic model (ADR-0143)
-    measured_by: str = ""  # measuring back end of another package (ADR-0168); "": ours
+    measured_by: str = ""  # measuring back end of another package (ADR-0156); "": ours
     wire: Carried | None = None  # see `carried`; made for the first record
     space: Space | None = None  # the user's own candidates, in place of those of the rules
     strategy: SearchStrategy = field(default_factory=Evolution)
     sketches_of: Callable[[Dag, Target, tuple[Rule, ...]], Derivation] = derive
     parts: tuple[tuple[str, str, str], ...] = ()  # as records name them
-    # Outcomes that take the place of trials, by (plan as text, row); ADR-0152.
+    # Outcomes that take the place of trials, by (plan as text, row); ADR-0030.
     recorded: Mapping[tuple[str, tuple[int, ...]], Outcome] = field(default_factory=dict)
 
     @staticmethod

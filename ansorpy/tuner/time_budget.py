@@ -3,7 +3,7 @@
 The end of a tuning, racing the finalists and writing the kernels, takes seconds too: the time that
 it is expected to take is set aside, and no more. A duration is a guess until it was seen.
 
-Source: docs/adr/0192-a-budget-holds.md.
+Source: docs/adr/0043-time-budgets.md.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,8 @@ BUSY: Final = 3.0  # ratio of the least seconds on a busy machine to those on a 
 OPEN_S: Final = 1.0  # to open promising plans of a task and to choose among them
 FINISH_S: Final = 6.0  # to race and write the kernel of one task: 4 to 10 seen on small machines
 HURRIED_FINISH_S: Final = 4.0  # likewise with one finalist
+SEVERAL_FINISH_S: Final = 11.0  # likewise on several threads: nothing goes on beside a timing
+SEVERAL_HURRIED_S: Final = 9.0
 LATE_S: Final = 2.0  # to call and write a kernel after its race: then no further process races
 TRIALS_PER_FINISH: Final = 4.0  # ratio of checks and timings at the end to a trial
 MOST_SLOW: Final = 2.0  # ratio of the expected time of an end on a busy machine, at most
@@ -55,6 +57,7 @@ class TimeBudget:
         finish_s: expected time of the end of one task, if that is known.
         libraries: each task ends with a library, without a race.
         sure: a task can be delivered without a trial, so that the first round may be left out.
+        threads: of the kernels.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class TimeBudget:
         finish_s: float | None = None,
         libraries: bool = False,
         sure: bool = False,
+        threads: int = 1,
     ) -> None:
         self.seconds = seconds
         self._begin_s = begin_s
@@ -82,7 +86,7 @@ class TimeBudget:
         self._expected_s: dict[str, float] = {}  # seconds of one trial, by task
         self._delivered_s = begin_s  # when a kernel was last delivered
         self._library_s, self._offered_s = LIBRARY_S, begin_s  # likewise of libraries
-        self._usual_s = HURRIED_FINISH_S if self.hurried else FINISH_S  # expected on a calm machine
+        self._usual_s = usual_finish_s(threads, self.hurried)
         self.finish_s = finish_s or (UNTUNED_S if libraries else self._usual_s)
         self._finish_seen = finish_s is not None
         self._trials_s = 0.0  # longest checks and timing of a first answer
@@ -269,13 +273,21 @@ class TimeBudget:
         return TOLD_STEP_S * ceil((self.spent_s + search_s + self.reserve_s) / TOLD_STEP_S)
 
 
-def least_s(tasks: int, trials: int, start_s: float = START_S) -> float:
+def usual_finish_s(threads: int, hurried: bool) -> float:
+    """Return the expected seconds of the end of a task on a calm machine."""
+    if threads == 1:
+        return HURRIED_FINISH_S if hurried else FINISH_S
+    return SEVERAL_HURRIED_S if hurried else SEVERAL_FINISH_S
+
+
+def least_s(tasks: int, trials: int, start_s: float = START_S, threads: int = 1) -> float:
     """Return the least seconds of a tuning: its start, and a delivery of each task.
 
     Args:
         trials: 0: libraries are delivered, else raced kernels.
         start_s: seconds of the start of the command, which are more on a busy machine.
+        threads: of the kernels.
     """
     slow = min(max(1.0, start_s / START_S), BUSY)
-    each_s = OPEN_S + HURRIED_FINISH_S if trials else UNTUNED_S
+    each_s = OPEN_S + usual_finish_s(threads, hurried=True) if trials else UNTUNED_S
     return max(START_S, start_s) + slow * tasks * each_s

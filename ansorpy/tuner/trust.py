@@ -1,4 +1,4 @@
-"""Records that may be believed, and records that only start a search (ADR-0087)."""
+"""Records that may be believed, and records that only start a search (ADR-0021)."""
 
 from collections.abc import Mapping
 from functools import cache

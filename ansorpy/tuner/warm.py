@@ -2,7 +2,7 @@
 
 Nothing that such a record claims is believed. Its time only orders the programs to look at; its
 sketch must be derived by the rules of this request, its row must be legal. In a user's space it
-must be one of the candidates. Source: ADR-0087.
+must be one of the candidates. Source: ADR-0021.
 """
 
 import json

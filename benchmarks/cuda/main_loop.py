@@ -271,7 +271,7 @@ def page(rows: list[Row]) -> str:
         f" not emulated.\nGoals: {percent(GOAL)} FFMA, of bfloat16 60 HMMA in 210 instructions, of"
         f" tf32 {percent(TF32_GOAL)} HMMA; no"
         " spilled bytes, one barrier per step of k.\nThree launches are two copies of operands to"
-        " padded rows (ADR-0175): with them, odd sizes have the main loop of whole sizes.\n\n"
+        " padded rows (ADR-0150): with them, odd sizes have the main loop of whole sizes.\n\n"
         + table(rows, cells)
     )
 

@@ -1,7 +1,7 @@
 """Browser sessions: 256 random bits in a cookie, stored as their sha256.
 
 A session represents the key of its login and is accepted in cookies only. The browser does not
-store the key, so it cannot send the key to another service of the same host (ADR-0092).
+store the key, so it cannot send the key to another service of the same host (ADR-0041).
 """
 
 import secrets

@@ -1,4 +1,4 @@
-"""Records of the file in which Python kept them, taken into the database once (ADR-0195)."""
+"""Records of the file in which Python kept them, taken into the database once (ADR-0021)."""
 
 import fcntl
 import logging

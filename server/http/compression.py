@@ -1,6 +1,6 @@
 """Gzip content coding of pages (RFC 9110).
 
-Only replies without ETag and ranges are compressed; docs/adr/0090 has the reasons.
+Only replies without ETag and ranges are compressed; docs/adr/0041 has the reasons.
 """
 
 import gzip

@@ -32,7 +32,7 @@ class Supervisor:
         self.engine = engine
         self.state = "stopped"
         self.pid: int | None = None
-        self._cores = usable_cores()  # cores of the worker; this process avoids some (ADR-0052)
+        self._cores = usable_cores()  # cores of the worker; this process avoids some (ADR-0050)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 

@@ -1,6 +1,6 @@
 """Comparison of rankings: by cost corrected with the reference kernel, and by measured time.
 
-A machine made up, with seeded noise: no clock is read. Source: docs/adr/0089.
+A machine made up, with seeded noise: no clock is read. Source: docs/adr/0074.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""docs/rules.md consists of the docstrings of the rules; `--update-golden` writes it anew."""
+"""docs/rules.md lists the rules and their modules; `--update-golden` writes it anew."""
 
 from inspect import getdoc
 from pathlib import Path
@@ -11,8 +11,10 @@ from ansorpy.state.rule import Rule, name_of
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 HEAD = """# Derivation rules
 
-Made from the docstrings of `rules/` by `tests/rules/test_page.py`; do not edit by hand
-(`pytest tests/rules/test_page.py --update-golden`).
+Made from the docstrings of `rules/`, which have the condition, rewrite, limits and source of each
+rule, by `tests/rules/test_page.py`; do not edit by hand
+(`pytest tests/rules/test_page.py --update-golden`). `ansorpy explain` tells which condition
+decided.
 
 A derivation is at (S, i): a state and its current stage, from the last stage to the first. The
 rules of a set are tried in order, and the derivation continues from every successor of every rule
@@ -37,8 +39,17 @@ SETS = (
 def page() -> str:
     every = {name_of(rule): rule for _, chosen in SETS for rule in chosen}
     parts = [HEAD, "## Sets\n", *(table(name, chosen) for name, chosen in SETS)]
-    parts += [f"## {name}\n\n```text\n{getdoc(type(every[name]))}\n```\n" for name in sorted(every)]
-    return "\n".join(parts)
+    parts += ["## Rules\n", "| rule | rewrite |\n|---|---|"]
+    parts += [f"| {link(every[name])} | {summary(every[name])} |" for name in sorted(every)]
+    return "\n".join(parts) + "\n"
+
+
+def link(rule: Rule) -> str:
+    return f"[{name_of(rule)}](../rules/{type(rule).__module__.rpartition('.')[2]}.py)"
+
+
+def summary(rule: Rule) -> str:
+    return (getdoc(type(rule)) or "").partition("\n")[0].rstrip(".")
 
 
 def table(name: str, chosen: tuple[Rule, ...]) -> str:

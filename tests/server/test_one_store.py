@@ -1,4 +1,4 @@
-"""One database in one data folder for commands, Python and the service (ADR-0195)."""
+"""One database in one data folder for commands, Python and the service (ADR-0021)."""
 
 import logging
 import subprocess

@@ -1,4 +1,4 @@
-"""The option `deterministic`: a search that repeats itself from recorded times (ADR-0152)."""
+"""The option `deterministic`: a search that repeats itself from recorded times (ADR-0030)."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -43,7 +43,6 @@ from ansorpy.tuner.time_budget import (
     DOUBT,
     FINISH_S,
     FIRST_TRIALS,
-    HURRIED_FINISH_S,
     HURRIED_S,
     OPENING_S,
     OPENING_SHARE,
@@ -54,6 +53,7 @@ from ansorpy.tuner.time_budget import (
     Answer,
     TimeBudget,
     least_s,
+    usual_finish_s,
 )
 from ansorpy.tuner.tune import run
 from tests.fakes import FakePool, fake_pools
@@ -326,13 +326,14 @@ SECONDS = [5.0, 12.0, 20.0, 30.0, 60.0]
 @pytest.mark.parametrize("seconds", SECONDS)
 @pytest.mark.parametrize("tasks", [1, 2, 3, 10, 80])
 @pytest.mark.parametrize("slow", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("threads", [1, 2])
 def test_first_answers_and_races_fit_into_the_seconds(
-    seconds: float, tasks: int, slow: float
+    seconds: float, tasks: int, slow: float, threads: int
 ) -> None:
     """First answers may take several times as long as expected."""
     clock = Clock()
-    limit_s = max(seconds, least_s(tasks, 1))
-    told = TimeBudget(limit_s, clock(), tasks, clock, sure=True)
+    limit_s = max(seconds, least_s(tasks, 1, threads=threads))
+    told = TimeBudget(limit_s, clock(), tasks, clock, sure=True, threads=threads)
     clock.now_s += START_S
     for number in range(tasks):
         begin_s, kind = clock(), told.answer()
@@ -347,7 +348,7 @@ def test_first_answers_and_races_fit_into_the_seconds(
         told.note_round(count, spent, str(turn % tasks))
         turn += 1
     for _ in range(tasks):
-        clock.now_s += HURRIED_FINISH_S if told.hurried else FINISH_S
+        clock.now_s += usual_finish_s(threads, told.hurried)
         told.note_end()
     assert not overspent(limit_s, told.spent_s)
 

@@ -2,7 +2,8 @@
 
 Instructions are kept as values with operands; `source_printer` writes them as Python: a value with
 one use within its user, every other one as a variable. Whole numbers are signed, `int64` unless
-cast.
+cast. Functions of mathematics are plain statements: numba.cuda compiles calls of device functions
+only if a device is present.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Select the matrix instruction (AMX TDP*) for a loop nest (docs/adr/0073).
+"""Select the matrix instruction (AMX TDP*) for a loop nest (docs/adr/0038).
 
 unroll i in 32: vector j in 40: group k in 16: dot q in 4: C[i, j] += A[i, 4 k + q] * B[k, j, q]
         ->      two tiles of 32 rows, one of two blocks of 16 lanes and one of 8 lanes

@@ -1,4 +1,4 @@
-"""Let the matrix instruction of a warp sum products in float32 (docs/adr/0153, docs/adr/0165).
+"""Let the matrix instruction of a warp sum products in float32 (ADR-0150, ADR-0035).
 
 for k in 32: Tile(i.1 < 2, j.1 < 4, j.3 < 2, lanes i.2 < 8, j.2 < 4): C += f32(A[i, k]) f32(B[k, j])
     ->      Tile(i.1 < 2, j.1 < 4, j.3 < 2, g < 2, q < 16, the same lanes): C += ... at k = 16 g + q

@@ -1,4 +1,4 @@
-"""Cold weights: timed calls that find their weights where a model leaves them (ADR-0134, ADR-0169).
+"""Cold weights: timed calls that find their weights where a model leaves them (ADR-0126).
 
 The calls of a kernel go round copies of its weights. Together the copies are as large as the
 weights of the model, or twice the cache that these exceed: until a copy has its turn again, the
@@ -26,7 +26,7 @@ def cold_bytes(weights_bytes: int, target: Target) -> int:
     """Return the size of all copies of the weights of a kernel; 0: to be timed with hot weights.
 
     Weights that fit the L2 caches of the kernel's cores are hot. Copies of others come from the
-    cache or memory that the weights of the model come from (ADR-0169).
+    cache or memory that the weights of the model come from (ADR-0126).
 
     Args:
         weights_bytes: of all weights of the model.

@@ -108,6 +108,6 @@ def supported(samples_s: Sequence[float], usual_s: float) -> float:
     """Return the largest slowdown that samples of a reference support: their lower quartile.
 
     A slow spell lengthens all samples in it; a preemption lengthens single ones, and a correction
-    by these would rank a candidate before faster ones (ADR-0089).
+    by these would rank a candidate before faster ones (ADR-0074).
     """
     return sorted(samples_s)[len(samples_s) // 4] / usual_s

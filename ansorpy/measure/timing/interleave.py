@@ -94,7 +94,7 @@ def interleave(
 
 
 def steady_s(times_s: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return the time of each call at the usual speed of the machine, in seconds (ADR-0172).
+    """Return the time of each call at the usual speed of the machine, in seconds (ADR-0074).
 
     A visit counts as its ratio to the median call of the same round, so that a call that met the
     machine in a fast moment does not lead. Only calls that stayed to the last round decide about

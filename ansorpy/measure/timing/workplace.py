@@ -25,7 +25,7 @@ class KernelMemory:
     """Ordinary aligned memory for the buffers of a kernel, on which it is timed.
 
     Written buffers start one cache line later in their page than read ones. Arrays of users may lie
-    so, and a kernel that loads right after it stores is slower there (docs/adr/0081).
+    so, and a kernel that loads right after it stores is slower there (docs/adr/0067).
     """
 
     buffers: dict[str, Buffer]

@@ -1,7 +1,7 @@
 """The builders of one task, the batches that they have in progress, and the cache of results.
 
 A batch may stay in progress while the caller does other work: candidates of the next round are
-built while it is proposed (ADR-0103). Its results are taken at the next opportunity.
+built while it is proposed (ADR-0039). Its results are taken at the next opportunity.
 """
 
 import select

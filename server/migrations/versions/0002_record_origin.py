@@ -1,4 +1,4 @@
-"""Add the origin of records; existing records count as imported (ADR-0087)."""
+"""Add the origin of records; existing records count as imported (ADR-0021)."""
 
 import sqlalchemy as sa
 from alembic import op

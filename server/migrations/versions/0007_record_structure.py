@@ -1,4 +1,4 @@
-"""Add the structure of the Dag of a record; existing records have none (ADR-0160)."""
+"""Add the structure of the Dag of a record; existing records have none (ADR-0021)."""
 
 import sqlalchemy as sa
 from alembic import op

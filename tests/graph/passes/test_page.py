@@ -1,4 +1,4 @@
-"""docs/passes.md consists of the docstrings of the graph passes; `--update-golden` writes it."""
+"""docs/passes.md lists the graph passes and their modules; `--update-golden` writes it."""
 
 from inspect import getdoc
 from pathlib import Path
@@ -10,8 +10,9 @@ from ansorpy.graph.passes import PASSES, Pass
 PAGE = Path(__file__).parents[3] / "docs" / "passes.md"
 HEAD = """# Graph passes
 
-Made from the docstrings of `ansorpy/graph/passes/` by `tests/graph/passes/test_page.py`; do not
-edit by hand (`pytest tests/graph/passes/test_page.py --update-golden`).
+Made from the docstrings of `ansorpy/graph/passes/`, which have the condition, rewrite, limits and
+source of each pass, by `tests/graph/passes/test_page.py`; do not edit by hand
+(`pytest tests/graph/passes/test_page.py --update-golden`).
 
 The manager runs the passes in this order, again and again until none of them fires, and removes
 dead nodes after each pass that fired. `ansorpy simplify IN OUT` does so with an ONNX model,
@@ -35,11 +36,11 @@ To add a pass, write a function from a `Graph` to a `Rewritten` in a file of its
 
 def page() -> str:
     rows = [
-        f"| [{one.name}](#{one.name}) | {summary(one)} | {'yes' if one.exact else 'no'} |"
+        f"| [{one.name}](../ansorpy/graph/passes/{one.name}.py) | {summary(one)} |"
+        f" {'yes' if one.exact else 'no'} |"
         for one in PASSES
     ]
-    parts = [f"## {one.name}\n\n```text\n{getdoc(one.apply)}\n```\n" for one in PASSES]
-    return HEAD + "\n".join(rows) + "\n\n" + "\n".join(parts)
+    return HEAD + "\n".join(rows) + "\n"
 
 
 def summary(one: Pass) -> str:
