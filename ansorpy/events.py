@@ -140,37 +140,6 @@ class Seeded:
 
 
 @dataclass(frozen=True, slots=True)
-class Warmed:
-    """The cost model starts from measurements of other tasks on this target."""
-
-    candidates: int
-    tasks: int
-    seconds: float  # duration of loading and training
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The quality of the transferred cost model on the first candidates of a task, if it changed.
-
-    Kendall's tau with the transferred model and with the analytic model alone; unless `kept`, the
-    task continues with the analytic model.
-    """
-
-    task: str
-    candidates: int
-    kendall: float
-    roofline: float
-    kept: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """The reasons why experience was not read, written or used; the tuning continues."""
-
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class FirstAnswer:
     """A choice of the cost model was built, checked and written, before any trial.
 
@@ -358,36 +327,6 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
-    """An estimate of the gain of as many trials again, from the curves of past jobs.
-
-    `gain` is the share of the best time that they save, None without past jobs; a quarter of the
-    doublings of past jobs saved more than `upper`, None with fewer than two of them. `error` is
-    the median absolute error of such a forecast on held-out past jobs, None with fewer than two.
-    """
-
-    trials: int
-    gain: float | None
-    upper: float | None
-    error: float | None
-    jobs: int
-
-    def __str__(self) -> str:
-        told = f"{self.trials} more trials"
-        if self.gain is None:
-            return f"{told}: no estimate of their gain, because there are no past jobs"
-        error = "error not known from one past job"
-        if self.error is not None:
-            error = f"median error {100 * self.error:.1f} points on {self.jobs} past jobs"
-        told += f" would save {100 * self.gain:.1f} % of the time (estimate; {error}"
-        return told + (")" if self.upper is None else f"; one in four saved {self._upper})")
-
-    @property
-    def _upper(self) -> str:
-        return f"{100 * (self.upper or 0.0):.1f} % or more"
-
-
-@dataclass(frozen=True, slots=True)
 class TaskResult:
     """The result of one task.
 
@@ -418,7 +357,6 @@ class TaskResult:
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     suspects: tuple[Suspect, ...] = ()
     contrast: Contrast | None = None
-    forecast: Forecast | None = None
     from_store: bool = False
     rate: Rate | None = None
     compile_s: float | None = None  # None: not known, as of a kernel for a GPU
@@ -483,7 +421,7 @@ class Finished:
 
 
 Event = (
-    Started | Crowded | TooShort | NoTrials | Plugged | Derived | Seeded | Warmed | Judged | Skipped
-    | FirstAnswer | BaselineTimed | Preflight | RoundDone | Improved | Delivered | Stopping
-    | Racing | Emulating | TaskDone | Finished
+    Started | Crowded | TooShort | NoTrials | Plugged | Derived | Seeded | FirstAnswer
+    | BaselineTimed | Preflight | RoundDone | Improved | Delivered | Stopping | Racing | Emulating
+    | TaskDone | Finished
 )  # fmt: skip

@@ -23,19 +23,16 @@ from ansorpy.events import (
     Finished,
     FirstAnswer,
     Improved,
-    Judged,
     NoTrials,
     Plugged,
     Preflight,
     Racing,
     RoundDone,
     Seeded,
-    Skipped,
     Started,
     Stopping,
     TaskDone,
     TooShort,
-    Warmed,
 )
 from ansorpy.units import clock, counted, duration, eta_s, size
 
@@ -273,8 +270,9 @@ def as_line(event: Event) -> str:
         case Seeded(task=task, programs=programs, reasons=reasons):
             started = f"{task}: {programs} programs of other records are measured first"
             return "; ".join((started, *reasons))
-        case Plugged() | Warmed() | Judged() | Skipped():
-            return _of_model(event)
+        case Plugged(option=option, name=name, package=package, forgets=forgets):
+            after = "; after an interruption it starts without its memory" if forgets else ""
+            return f"{option} {name} of {package}{after}"
         case Improved(task=task, best_s=best_s, trials=trials):
             return f"{task}: best {duration(best_s)} after {trials} trials"
         case RoundDone():
@@ -348,21 +346,3 @@ def _of_delivery(
             )
         case Finished(seconds=seconds, stopped=stopped):
             return f"finished after {seconds:.1f} s ({stopped})"
-
-
-def _of_model(event: Plugged | Warmed | Judged | Skipped) -> str:
-    match event:
-        case Plugged(option=option, name=name, package=package, forgets=forgets):
-            after = "; after an interruption it starts without its memory" if forgets else ""
-            return f"{option} {name} of {package}{after}"
-        case Warmed(candidates=candidates, tasks=tasks, seconds=seconds):
-            return f"warm start from {candidates} trials of {tasks} other tasks, {seconds:.1f} s"
-        case Judged():
-            verdict = "kept" if event.kept else "dropped"
-            taus = f"{event.kendall:.2f}, {event.roofline:.2f} without"
-            return (
-                f"{event.task}: warm start {verdict} after {event.candidates} trials:"
-                f" Kendall's tau {taus}"
-            )
-        case Skipped(reasons=reasons):
-            return "experience skipped: " + "; ".join(reasons)

@@ -101,7 +101,7 @@ class Result:
         return "\n".join([*lines, *(f"next: {call}" for call in self._calls())])
 
     def explain(self) -> str:
-        """Return at most five lines per task: naive loops, runner-up, outlook, compilation ..."""
+        """Return at most five lines per task: naive loops, runner-up, compilation ..."""
         return explanation(self.tasks)
 
     def _repr_html_(self) -> str:
@@ -187,7 +187,6 @@ def reasons_of(result: TaskResult) -> dict[str, str]:
     return {
         "untuned": _untuned(result),
         "runner-up": _runner_up(result.contrast),
-        "outlook": str(result.forecast or "-"),
         "compiled": _compiled(result),
         "failures": _failed(result),
     }

@@ -21,7 +21,6 @@ from typing import Final
 import numpy as np
 
 from ansorpy.cost.model import CostModel
-from ansorpy.cost.transfer import TransferModel
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Outcome
 from ansorpy.rules import CPU
@@ -72,13 +71,11 @@ class Arm:
     costs_s: list[float] = field(default_factory=list)  # in the order of the trials
     quality: list[Mapping[str, float]] = field(default_factory=list)  # per round
     think_s: float = 0.0  # seconds of proposing and training
-    prior: TransferModel | None = None
 
     def step(self, pool: SharedPool, count: int) -> None:
         """Run one round of at most `count` trials."""
         if self.strategy == EVOLUTION:
-            doubt = None if self.prior is None else self.prior.doubt(self.task.key)
-            played = play(self.task, count, self.model, pool, self.rng, time.monotonic, doubt=doubt)
+            played = play(self.task, count, self.model, pool, self.rng, time.monotonic)
             outcomes: Sequence[Outcome] = played.outcomes
             self.quality.append(played.quality)
             self.think_s += played.spent.propose_s + played.spent.train_s

@@ -17,8 +17,8 @@ class ServiceSettings(BaseSettings):
 
     data_dir: Path = Field(
         default_factory=data_dir,
-        description="Folder of the SQLite file, of uploads in progress, of transfer data, and of"
-        " the kernels and bundles of Python, which reads it too.",
+        description="Folder of the SQLite file, of uploads in progress, and of the kernels and"
+        " bundles of Python, which reads it too.",
     )
     rules_dir: Path | None = Field(
         default=None,

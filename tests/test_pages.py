@@ -49,7 +49,6 @@ NAME = re.compile(rf"(?<![\w./@:-])(?:{'|'.join(FOLDERS)})(?:[./]\w+)+(?![\w*])"
 # Names of files in examples, which are not part of the repository.
 EXAMPLES = {"ansorpy.dump", "rules.py"}
 POINTS = {group.points for group in LISTED}  # groups of entry points
-DATED = {ROOT / "docs" / "renamed.md"}  # old names are its subject
 
 
 def names_in(text: str) -> set[str]:
@@ -72,9 +71,7 @@ def exists(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    "page", sorted({*MARKDOWN} - DATED), ids=lambda p: str(p.relative_to(ROOT))
-)
+@pytest.mark.parametrize("page", sorted(MARKDOWN), ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_path_and_module_in_a_page_exists(page: Path) -> None:
     missing = {name for name in names_in(page.read_text()) - EXAMPLES - POINTS if not exists(name)}
     assert not missing, f"{page}: no {', '.join(sorted(missing))}"
@@ -96,20 +93,3 @@ def test_names_in_pages_are_found() -> None:
     assert not exists("ansorpy/no_such.py")
     assert not exists("ansorpy.tuner.no_such")
     assert exists("ansorpy.state.rule.Rule")
-
-
-def test_renamed_modules_exist_under_their_new_names_only() -> None:
-    rows = re.findall(
-        r"^\| (`.+?) \| (.+) \|$", (ROOT / "docs/renamed.md").read_text(), re.MULTILINE
-    )
-    assert rows
-    sources = "".join(path.read_text() for path in (ROOT / "ansorpy").rglob("*.py"))
-    for old, new in rows:
-        for name in names_in(new):
-            assert exists(name), f"{old}: no {name}"
-        for name in re.findall(r"`(\w+)`", new):
-            assert re.search(rf"\b(class|def) {name}\b", sources), f"{old}: no {name}"
-        if ": `" not in old:  # the names of classes and methods follow the name of a module
-            for name in names_in(old) & {n.strip("`") for n in old.split(", ")}:
-                path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
-                assert not path.exists(), f"{name} exists: remove it from docs/renamed.md"

@@ -2,7 +2,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from io import StringIO
-from math import inf
 from pathlib import Path
 
 import pytest
@@ -52,19 +51,6 @@ class StoreContract:
     @pytest.fixture
     def make(self) -> Callable[[], RecordStore]:
         raise NotImplementedError
-
-    def test_the_curves_are_the_times_of_the_latest_other_keys(
-        self, make: Callable[[], RecordStore]
-    ) -> None:
-        store = make()
-        one, two, three = (f"{name * 64}/x/1" for name in "abc")
-        for n, key in enumerate((one, two, one, three, two)):
-            store.append([trial(n + 1.0, key=key, row=(n,))], MEASURED)
-        store.append([replace(FAILED, key=one)], MEASURED)
-        store.append([trial(1.0, key=f"{'d' * 64}/x/1")])
-        assert store.curves(9) == ((1.0, 3.0, inf), (2.0, 5.0), (4.0,))
-        assert store.curves(1) == ((1.0, 3.0, inf),)
-        assert store.curves(9, {one, three}) == ((2.0, 5.0),)
 
     def test_the_best_is_the_fastest_trial_that_was_not_aborted(
         self, make: Callable[[], RecordStore]

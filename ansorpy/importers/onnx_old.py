@@ -80,9 +80,9 @@ def _rename(node: onnx.NodeProto, opset: int) -> None:
         del node.attribute[:]
         node.attribute.extend([*left, onnx.helper.make_attribute("scales", scales)])
     if node.op_type in ("Upsample", "Resize") and opset < SCALES_FROM:
-        for one in node.attribute:  # bilinear, in two dimensions, is linear of later versions
-            if one.s == b"bilinear":
-                one.s = b"linear"
+        modes = [one for one in node.attribute if one.s == b"bilinear"]
+        for one in modes:  # in two dimensions: linear of later versions
+            one.s = b"linear"
     if node.op_type == "Cast" and opset < NUMBERED_FROM:
         known = onnx.TensorProto.DataType
         for one in node.attribute:

@@ -34,7 +34,6 @@ from ansorpy.tuner.call_options import (
     ShapesOption,
     StoreOption,
 )
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.interrupts import follow
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
@@ -121,7 +120,7 @@ def tuned(
     reporting: Reporting = model_reporter,
 ) -> ModelResult:
     """Tune a model; show progress, and call `on_event` with every event; errors as `tune_model`."""
-    events = compiled(request, store, Experience.beside(store))
+    events = compiled(request, store)
     with told(reporting, progress, on_event) as tell:
         result = follow(events, tell)
     return replace(result, records=records_of(result.tasks, store))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ansorpy.bundle.container import write_bundle
 from ansorpy.bundle.weightless import without_weights
-from ansorpy.events import Finished, FirstAnswer, Forecast, Improved, TaskResult
+from ansorpy.events import Finished, FirstAnswer, Improved, TaskResult
 from ansorpy.graph.groups import Partition
 from ansorpy.model.assemble import Origin, TaskLibrary, plan_of
 from ansorpy.model.budget import ModelBudget
@@ -17,14 +17,12 @@ from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks
 from ansorpy.model.verify import BUDGET_S, ModelReference, check, reference_of
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.experience import Experience
-from ansorpy.tuner.forecast import forecast_of_sum
 from ansorpy.tuner.plugged import recorded_parts
 from ansorpy.tuner.request import Answered, Request
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 
-Tune = Callable[[Request, Path, Experience | None], Generator[ModelEvent, None, Finished]]
+Tune = Callable[[Request, Path], Generator[ModelEvent, None, Finished]]
 
 
 @dataclass(slots=True)
@@ -84,17 +82,6 @@ class Compilation:
         for result in event.results:
             self._keep(result)
         return event
-
-    def outlook(self, ended: Finished) -> Forecast | None:
-        """Return the forecast of the time of the model from the forecasts of searched tasks."""
-        whole = self.estimate()
-        return forecast_of_sum(
-            [
-                (whole.weights.get(one.name, 0.0) * self.best_s[one.name] / whole.model_s, forecast)
-                for one in ended.results
-                if (forecast := one.forecast) is not None and one.name in self.best_s
-            ]
-        )
 
     def _improves(self, event: FirstAnswer | Improved) -> bool:
         before_s = self.best_s.get(event.task)

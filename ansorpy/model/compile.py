@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ansorpy.cost.explained import explained_s
 from ansorpy.errors import RunError, SpecError
-from ansorpy.events import Finished, Forecast, Stopped, TaskResult, TooShort
+from ansorpy.events import Finished, Stopped, TaskResult, TooShort
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import Simplified, simplify
@@ -32,7 +32,6 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.checkpoint import Journal
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
@@ -52,9 +51,8 @@ MANY_COMPUTES: Final = 12  # compute nodes from which on a Dag is lowered, about
 class ModelResult:
     """A written bundle, and the parts that it consists of.
 
-    `hosted` has the operators of the nodes that NumPy computes. `forecast` is None without a
-    search. `recuts` has the tasks that were cut, `explained_s` the seconds that bytes and
-    operations of each task explain.
+    `hosted` has the operators of the nodes that NumPy computes. `recuts` has the tasks that were
+    cut, `explained_s` the seconds that bytes and operations of each task explain.
     `model_s` is the sum of the kernels' best times. `error` and `bound` are shares of the largest
     element of the reference, whose oracle and inputs `reference` names.
     """
@@ -70,7 +68,6 @@ class ModelResult:
     trials: int
     seconds: float
     stopped: Stopped
-    forecast: Forecast | None = None
     recuts: tuple[Recut, ...] = ()
     explained_s: Mapping[str, float] = field(default_factory=dict)
     verdict: Judgment | None = None
@@ -117,11 +114,10 @@ class ModelResult:
         return "\n".join([f"{self.bundle.stem}: {told}", *lines])
 
     def explain(self) -> str:
-        """Return the reasons: the check, the outlook, and the tasks that were cut."""
+        """Return the reasons: the check, and the tasks that were cut."""
         rows = [
             ("check", f"error {self.error:.1e} of the largest element, at most {self.bound:.1e};"
              f" {self.reference}"),
-            *([] if self.forecast is None else [("outlook", str(self.forecast))]),
             *(("cut", str(one)) for one in self.recuts),
         ]  # fmt: skip
         return "\n".join(f"  {name:9} {text}" for name, text in rows)
@@ -130,7 +126,6 @@ class ModelResult:
 def compiled(
     request: ModelRequest,
     store: RecordStore,
-    experience: Experience | None = None,
     rules: tuple[Rule, ...] | None = None,
     clock: Callable[[], float] = time.monotonic,
     pools: Callable[[Request], Pools] | None = None,
@@ -146,7 +141,7 @@ def compiled(
 
     Args:
         pools: opens the measuring processes of a request; processes of this machine unless given.
-        journal: the rounds go here instead of to the store; not with experience.
+        journal: the rounds go here instead of to the store.
         begin_s: when the command began, by `clock`: `seconds` count from there; now unless given.
 
     Raises:
@@ -185,15 +180,14 @@ def compiled(
         if tasks.dags:
             dags = _heaviest_first(work) if budget.limited else tasks.dags
             first = tuning_request(work, dags, trials=0, seconds=budget.answers_s(), weights={})
-            ended = yield from work.follow(tune(first, Path(folder), None))
+            ended = yield from work.follow(tune(first, Path(folder)))
         needed = [one.task for one in tasks.parts if one.task]
         lacking = [name for name in needed if name not in work.libraries]
         if lacking and ended.stopped == "interrupted":
             raise KeyboardInterrupt
         if lacking:
             raise RunError(_missing(lacking))
-        outlook, stopped = None, ended.stopped
-        stopped = yield from answered(work, tune, Path(folder), stopped)
+        stopped = yield from answered(work, tune, Path(folder), ended.stopped)
         if stopped != "interrupted":
             stopped = yield from mended(work, tune, Path(folder), stopped)
         work.tasks = tasks = work.fastest(work.times_s())
@@ -201,13 +195,13 @@ def compiled(
         yield told
         second = None if stopped == "interrupted" else search_request(work, store, rules)
         if second is not None:
-            searching = tune(second, Path(folder), experience)
+            searching = tune(second, Path(folder))
             stopped = "interrupted"
             with suppress(KeyboardInterrupt):  # the bundle of the first answers is there
                 ended = yield from work.follow(searching)
                 told = work.written()
                 yield told
-                stopped, outlook = ended.stopped, work.outlook(ended)
+                stopped = ended.stopped
         if stopped != "interrupted":
             told = yield from compared(work, told, rivals)
     return ModelResult(
@@ -222,7 +216,6 @@ def compiled(
         trials=work.trials,
         seconds=budget.spent_s,
         stopped=stopped,
-        forecast=outlook,
         recuts=tuple(work.recuts),
         explained_s={dag.name: explained_s(dag, target) for dag in tasks.dags},
         verdict=told.verdict,
@@ -256,14 +249,9 @@ def _tuner(
 ) -> Tune:
     """Return a function that tunes a request for libraries, with files in a folder."""
 
-    def tune(
-        request: Request, folder: Path, experience: Experience | None
-    ) -> Generator[ModelEvent, None, Finished]:
+    def tune(request: Request, folder: Path) -> Generator[ModelEvent, None, Finished]:
         opened = None if pools is None else partial(pools, request)
-        return run(
-            request, rules, store, folder, pools=opened, clock=clock, journal=journal,
-            experience=experience,
-        )  # fmt: skip
+        return run(request, rules, store, folder, pools=opened, clock=clock, journal=journal)
 
     return tune
 

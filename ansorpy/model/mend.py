@@ -26,7 +26,7 @@ def answered(
         dags = [work.dag(name) for name in late[: work.budget.answered()]]
         seconds = work.budget.late_answers_s()
         request = tuning_request(work, dags, trials=0, seconds=seconds, weights={})
-        stopped = (yield from work.follow(tune(request, folder, None))).stopped
+        stopped = (yield from work.follow(tune(request, folder))).stopped
         late = untuned(work)
     return stopped
 
@@ -77,7 +77,7 @@ def mended(
         }
         if new:
             request = tuning_request(work, new, trials=0, seconds=work.budget.cuts_s(), weights={})
-            stopped = (yield from work.follow(tune(request, folder, None))).stopped
+            stopped = (yield from work.follow(tune(request, folder))).stopped
         times_s = work.times_s()
     for name, parts in pieces.items():
         known = [times_s[part] for part in parts if part in times_s]

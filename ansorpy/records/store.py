@@ -1,14 +1,11 @@
 """Stores of records: append-only, and the source of each record's origin."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from typing import Protocol
 
 from ansorpy.measure.outcome import Measured
-from ansorpy.records.record import IMPORTED, MEASURED, MEASURED_BY, Origin, Record
-
-Curve = tuple[float, ...]  # the time of every trial of a job in seconds, in order; inf: none
+from ansorpy.records.record import IMPORTED, MEASURED, Origin, Record
 
 
 class RecordStore(Protocol):
@@ -40,13 +37,6 @@ class RecordStore(Protocol):
         """
         ...
 
-    def curves(self, most: int, without: Collection[str] = ()) -> tuple[Curve, ...]:
-        """Return the times of the measured trials of the `most` latest keys, not of `without`.
-
-        Trials of measuring back ends of other packages are left out: their times are no wall times.
-        """
-        ...
-
     def count(self, key: str | None = None) -> int:
         """Return the number of records, of one task or of all."""
         ...
@@ -54,18 +44,6 @@ class RecordStore(Protocol):
     def export(self) -> Iterator[Record]:
         """Yield every record, oldest first."""
         ...
-
-
-def curves_of(trials: Iterable[tuple[str, float | None]], most: int) -> tuple[Curve, ...]:
-    """Return the times by key, of the `most` latest keys, the latest first.
-
-    Args:
-        trials: key and time in seconds of each trial, oldest first; None: no complete trial.
-    """
-    found: dict[str, list[float]] = {}
-    for key, time_s in trials:
-        found[key] = [*found.pop(key, ()), inf if time_s is None else time_s]
-    return tuple(tuple(times) for times in list(found.values())[: -most - 1 : -1])
 
 
 def best_of(records: Iterable[Record]) -> Record | None:
@@ -124,16 +102,6 @@ class MemoryStore:
     def similar(self, structure: str) -> tuple[Record, ...]:
         """Return the fastest complete trial of each key whose Dags have this structure."""
         return best_of_each(one for one in self._records.values() if one.structure == structure)
-
-    def curves(self, most: int, without: Collection[str] = ()) -> tuple[Curve, ...]:
-        """Return the times of the measured trials of the `most` latest keys, not of `without`."""
-        trials = (
-            (record.key, None if best_of([record]) is None else record.best_s)
-            for record in self._records.values()
-            if record.origin == MEASURED and record.race is None
-            if record.key not in without and MEASURED_BY not in record.key
-        )
-        return curves_of(trials, most)
 
     def count(self, key: str | None = None) -> int:
         """Return the number of records, of one task or of all."""

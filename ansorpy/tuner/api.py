@@ -11,7 +11,6 @@ from ansorpy.result import Result, records_of
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.interrupts import follow
 from ansorpy.tuner.options import LocalOptions
 from ansorpy.tuner.own_kernels import Given
@@ -45,7 +44,7 @@ def tune_dags(
     request = Request.of(options, tuple(dags), target_for(target, options.cores), own=own)
     kept = store_of(store)
     folder = None if out is None else Path(out)
-    events = run(request, rules, kept, folder, experience=Experience.beside(kept))
+    events = run(request, rules, kept, folder)
     with told(reporter, progress, on_event) as tell:
         last = follow(events, tell)
     records = records_of(last.results, kept)

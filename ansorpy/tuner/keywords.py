@@ -11,7 +11,7 @@ docstring gets a paragraph per field whose type is annotated with an `Option` (A
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
-from functools import update_wrapper
+from functools import update_wrapper, wraps
 from inspect import Parameter, Signature, cleandoc
 from textwrap import fill
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast, get_type_hints
 from ansorpy.arguments import suggesting
 from ansorpy.tuner.option import Definition, definitions
 from ansorpy.tuner.options import TuneOptions
+from ansorpy.tuner.removed import check_removed
 
 P = ParamSpec("P")
 Call = TypeVar("Call")
@@ -38,7 +39,7 @@ def keywords_of(
         def called(*args: P.args, **keywords: P.kwargs) -> Answer:
             return function(kind(*args, **keywords))
 
-        return suggesting(_told(called, function, cast(type[TuneOptions], kind), []))
+        return _checked(_told(called, function, cast(type[TuneOptions], kind), []))
 
     return decorate
 
@@ -55,7 +56,7 @@ def method_keywords_of(
             return method(self, kind(*args, **keywords))
 
         first = [Parameter("self", Parameter.POSITIONAL_ONLY)]
-        return suggesting(_told(called, method, cast(type[TuneOptions], kind), first))
+        return _checked(_told(called, method, cast(type[TuneOptions], kind), first))
 
     return decorate
 
@@ -73,9 +74,25 @@ def keywords_after(
 
         parameters = [Parameter(name, Parameter.POSITIONAL_ONLY)]
         told = _told(called, function, cast(type[TuneOptions], kind), parameters, {name: help})
-        return suggesting(told)
+        return _checked(told)
 
     return decorate
+
+
+def _checked(told: Callable[P, Answer]) -> Callable[P, Answer]:
+    """Return the function with checks of its arguments in front.
+
+    Calls raise SpecError for an option that was removed, and TypeError for other wrong arguments.
+    """
+    known = suggesting(told)
+
+    @wraps(known)
+    def called(*args: P.args, **keywords: P.kwargs) -> Answer:
+        check_removed(keywords)
+        answer: Answer = known(*args, **keywords)
+        return answer
+
+    return called
 
 
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])

@@ -2,8 +2,7 @@
 
 The keywords of `ansorpy.tune` and `Client.submit`, the options of `ansorpy tune` and
 `ansorpy submit`, and the fields of a job in the REST API derive from the two classes here
-(ADR-0105). An option of `TuneOptions` appears in all of them; an option of `LocalOptions` needs
-files of this machine and is absent where a job is submitted.
+(ADR-0105). `LocalOptions` differs by the default of `cores`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -208,14 +207,6 @@ class LocalOptions(TuneOptions):
             OptionLimits(least=1, most=MAX_CORES),
         ),
     ] = field(default_factory=default_cores)
-    transfer: Annotated[
-        bool,
-        Option(
-            "Start the cost model from measurements of other tasks that lie beside the store, and"
-            " the search from their best programs for other shapes of the same computation;"
-            " without effect with `fresh` or a store in memory."
-        ),
-    ] = False
 
 
 def _checked(name: str, one: Definition, value: Any) -> Any:
@@ -323,7 +314,6 @@ def check_deterministic(options: TuneOptions) -> None:
     reasons = {
         "seconds": "a time limit ends the search at another trial each time",
         "fresh": "the times come from stored records",
-        "transfer": "measurements of other tasks change from one tuning to the next",
     }
     for name, reason in reasons.items():
         if getattr(options, name, None):

@@ -55,9 +55,9 @@ MOST_MEASURE_S: Final = 86_400.0  # the longest that it may set, a day
 MAX_STATE: Final = 1 << 20  # characters of the memory of a strategy as JSON
 
 
-def default_model(target: Target, seed: int, prior: CostModel | None = None) -> CostModel:
-    """Return boosted trees; until they are trained a prior, the analytic model, predicts."""
-    return GbmModel(RooflineModel(target) if prior is None else prior, seed)
+def default_model(target: Target, seed: int) -> CostModel:
+    """Return boosted trees; until they are trained the analytic model predicts."""
+    return GbmModel(RooflineModel(target), seed)
 
 
 def analytic(target: Target, seed: int) -> CostModel:
@@ -262,18 +262,13 @@ def measurer_of(request: Request, plugin: Plugin) -> PluggedMeasurer:
     return PluggedMeasurer(plugin, made, float(timeout_s))
 
 
-def model_of(request: Request, prior: CostModel | None = None) -> CostModel:
+def model_of(request: Request) -> CostModel:
     """Return the cost model that a request chooses.
-
-    Args:
-        prior: predicts until the model `trees` is trained; the analytic model unless given.
 
     Raises:
         PluginError: the model cannot be loaded or made.
     """
     plugin = check_chosen(COST_MODELS, request)
-    if plugin.name == COST_MODELS.default:
-        return default_model(request.target, request.seed, prior)
     made = plugin.make(request.target, request.seed)
     check_methods(plugin, made, ("predict", "update"))
     model: CostModel = made if plugin.is_ours else PluggedModel(plugin, made)

@@ -291,11 +291,6 @@ def check_chosen(group: PartGroup, options: Chosen) -> Plugin:
             f"cannot tune with {told} and 0 trials because it measures trials only; expected at"
             " least 1"
         )
-    if group in (COST_MODELS, MEASURERS) and getattr(options, "transfer", False):
-        raise SpecError(
-            f"cannot tune with {told} and transfer because other tasks teach the model trees alone,"
-            " by times of ours; expected one of the two"
-        )
     return found
 
 

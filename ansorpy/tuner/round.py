@@ -38,7 +38,6 @@ class Round:
 
     chosen: tuple[Candidate, ...]
     outcomes: tuple[Outcome, ...]
-    samples: tuple[Sample, ...]  # the data that the cost model was updated with
     quality: Mapping[str, float]
     spent: TimeSpent
 
@@ -61,23 +60,18 @@ class Laps:
 
 
 def evolve(
-    task: Task, count: int, models: Sequence[CostModel], rng: np.random.Generator, pool: MeasurePool
+    task: Task, count: int, model: CostModel, rng: np.random.Generator, pool: MeasurePool
 ) -> list[Candidate]:
     """Return `count` candidates, fewer if fewer are left; the deferred ones come first.
 
     Builders build the deferred candidates meanwhile.
-
-    Args:
-        models: each ranks an equal share of the new candidates.
     """
     prebuild(task, pool)
     chosen = list(task.held)
     if task.first is not None and task.first not in {*task.costs_s, *chosen}:
         chosen.append(task.first)
-    for left, model in zip(range(len(models), 0, -1), models, strict=True):
-        missing = max(0, count - len(chosen))
-        chosen += propose(task, ForTask(model, task.key), chosen, -(-missing // left), rng)
-    return chosen
+    missing = max(0, count - len(chosen))
+    return chosen + propose(task, ForTask(model, task.key), chosen, missing, rng)
 
 
 @uncollected()
@@ -141,17 +135,17 @@ def measure(
 
 def update(
     task: Task, model: CostModel, chosen: Sequence[Candidate], outcomes: Sequence[Outcome]
-) -> tuple[tuple[Sample, ...], Mapping[str, float]]:
+) -> Mapping[str, float]:
     """Store a round in the task and train the cost model with it.
 
     Returns:
-        The samples, and how well the model predicted them before.
+        The quality of the model's predictions of the round before the training.
     """
     task.learn(chosen, outcomes)
     samples = tuple(task.samples(chosen))
     quality = quality_of(samples, ForTask(model, task.key))
     model.update(samples)
-    return samples, quality
+    return quality
 
 
 def append(

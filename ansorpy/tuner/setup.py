@@ -24,7 +24,6 @@ from ansorpy.tuner.checkpoint import Journal, StoredSearch, StoreJournal
 from ansorpy.tuner.delivery import Deliveries
 from ansorpy.tuner.device_delivery import DeviceDeliveries
 from ansorpy.tuner.emulated_delivery import EmulatedDeliveries
-from ansorpy.tuner.experience import Experience, Transfer
 from ansorpy.tuner.networks import Networks, network_results, networks_of, totals
 from ansorpy.tuner.plugged import generator_of, model_of, recorded_parts, strategy_of
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
@@ -38,7 +37,7 @@ from ansorpy.tuner.stores import store_of
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.time_budget import LIBRARY_END_S, UNTUNED_S, TimeBudget, least_s
 from ansorpy.tuner.twins import leaders, summed, twin_names, united
-from ansorpy.tuner.warm import estimate_keys, nearest
+from ansorpy.tuner.warm import estimate_keys, of_same_extents
 
 AnyDeliveries = Deliveries | EmulatedDeliveries | DeviceDeliveries
 
@@ -53,7 +52,7 @@ class Setup:
     known: Mapping[str, Sequence[Record]]  # records that the search starts from, by task
     answers: Mapping[str, Sequence[Record]]  # records whose races may answer the request, by task
     estimates: Mapping[str, Sequence[Record]]  # programs to measure on the device first, by task
-    near: Mapping[str, Sequence[Record]]  # records of other machines and shapes, by task
+    elsewhere: Mapping[str, Sequence[Record]]  # records of other machines, by task
     answered: Answered  # candidates that are measured first, by task
     share: int  # trials of each task
     enough: float  # trials behind the answer to another request that also answers this one
@@ -62,7 +61,6 @@ class Setup:
     store: RecordStore
     journal: Journal
     stored: StoredSearch
-    experience: Experience | None
     begin_s: float  # by the clock of the tuning; of the command, if it told
 
     def started(self, request: Request) -> Started:
@@ -102,7 +100,6 @@ def prepare(
     out: Path | None,
     clock: Callable[[], float],
     journal: Journal | None,
-    experience: Experience | None,
     begin_s: float | None = None,
 ) -> Setup:
     """Return the set-up of a tuning; `tune.run` explains the arguments.
@@ -110,8 +107,6 @@ def prepare(
     Raises:
         SpecError: a rule is unknown, or `out` takes no files.
     """
-    if journal is not None and experience is not None:
-        raise ValueError("a tuning with a journal starts cold: it has to repeat itself")
     if store is None and request.device not in ("", DEVICE):
         raise ValueError(f"times of {request.device} enter no store of a user")
     store = store_of(store)
@@ -155,7 +150,7 @@ def prepare(
             task.name: [record for key in estimate_keys(task) for record in history(key)]
             for task in (tasks if request.device and not request.deterministic else ())
         },
-        near=near_records(request, tasks, past, store),
+        elsewhere=records_elsewhere(request, tasks, past, store),
         answered=request.answered,
         share=share,
         enough=inf if request.deterministic or request.own else share,
@@ -164,14 +159,8 @@ def prepare(
         store=store,
         journal=journal,
         stored=stored,
-        experience=experience if learns_from_others(request) else None,
         begin_s=begin_s,
     )
-
-
-def learns_from_others(request: Request) -> bool:
-    """Return whether the times of a request are those that other tasks teach and learn from."""
-    return not (request.estimated or request.deterministic or request.measured_by)
 
 
 def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:
@@ -181,25 +170,21 @@ def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:
     return [one for one in records if one.rules == task.rules]
 
 
-def near_records(
+def records_elsewhere(
     request: Request,
     tasks: Sequence[Task],
     past: Mapping[str, Sequence[Record]],
     store: RecordStore,
 ) -> dict[str, Sequence[Record]]:
-    """Return records of the same computation on other machines, by task, the nearest first.
+    """Return records of the same computation on other machines, by task.
 
-    With `transfer`, also those of other shapes; of a user's space, its own ones. Of tasks that have
-    records, are estimated, or have to be the same again, there are none.
+    A user's space has its own records. Tasks that have records, are estimated, or have to be the
+    same again have none.
     """
     if request.fresh or request.estimated or request.deterministic:
         return {}
     return {
-        task.name: nearest(
-            task.dag,
-            similar_records(task, store),
-            request.transfer and task.space is None,
-        )
+        task.name: of_same_extents(task.dag, similar_records(task, store))
         for task in tasks
         if not past[task.name]
     }
@@ -235,7 +220,6 @@ class Context:
     pools: Pools
     budget: TimeBudget
     deliveries: AnyDeliveries
-    transfer: Transfer
     clock: Callable[[], float]
     allow: tuple[str, ...] = ()  # rules that are used on request only
 
@@ -250,12 +234,9 @@ class Context:
     ) -> "Context":
         """Return the context of a search over `tasks`; `tune.run` explains the arguments."""
         budget = budget_of(request, setup, len(tasks), clock)
-        taught = request.transfer and not request.fresh
-        transfer = Transfer(setup.experience, request.target, request.seed, taught)
-        model = model or model_of(request, transfer.prior)
+        model = model or model_of(request)
         deliveries = deliveries_of(request, setup, pools, budget, model)
-        allow = tuple(request.allow)
-        return Context(setup, tasks, model, pools, budget, deliveries, transfer, clock, allow)
+        return Context(setup, tasks, model, pools, budget, deliveries, clock, tuple(request.allow))
 
     def openings(self, request: Request) -> dict[str, Opening]:
         """Return how to open the search space of each task."""

@@ -1,18 +1,17 @@
 """Stores of records by name: ours, and those of packages behind checks of their answers."""
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ansorpy.errors import shown
 from ansorpy.records import IMPORTED, Origin, Record, RecordStore
-from ansorpy.records.store import Curve
 from ansorpy.tuner.plugged import check_methods
 from ansorpy.tuner.plugins import STORES, Plugin, chosen, failed, guarded
 
 VARIABLE: Final = "ANSORPY_STORE"
-METHODS = ("append", "all", "best", "similar", "curves", "count", "export")
+METHODS = ("append", "all", "best", "similar", "count", "export")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +40,6 @@ class PluggedStore:
     def similar(self, structure: str) -> tuple[Record, ...]:
         """Return the fastest complete trial of each key whose Dags have this structure."""
         return self._records("similar", structure)
-
-    def curves(self, most: int, without: Collection[str] = ()) -> tuple[Curve, ...]:
-        """Return the times of the measured trials of the `most` latest keys, not of `without`."""
-        found = guarded(self.plugin, "curves", self.store.curves, most, without)
-        read: tuple[Curve, ...] = guarded(self.plugin, "curves", _curves, found)
-        return read
 
     def count(self, key: str | None = None) -> int:
         """Return the number of records, of one task or of all."""
@@ -88,7 +81,3 @@ def store_of(given: RecordStore | str | None) -> RecordStore:
         return made
     check_methods(plugin, made, METHODS)
     return PluggedStore(plugin, made)
-
-
-def _curves(found: Iterable[Iterable[float]]) -> tuple[Curve, ...]:
-    return tuple(tuple(float(time_s) for time_s in curve) for curve in found)

@@ -1,7 +1,7 @@
 """The spine of a tuning: derive, lower, evolve, bind, emit, measure, update, append."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -27,10 +27,9 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.plan.choices import ALL_PLANS
 from ansorpy.records import RecordStore
 from ansorpy.state.rule import Rule
-from ansorpy.tuner import first_answer, forecast, preflight, warm
+from ansorpy.tuner import first_answer, preflight, warm
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.contrast import contrast_of
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.plugged import told_parts
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.remedies import remedies_of
@@ -53,7 +52,6 @@ def run(
     pools: Callable[[], Pools] | None = None,
     clock: Callable[[], float] = time.monotonic,
     journal: Journal | None = None,
-    experience: Experience | None = None,
     begin_s: float | None = None,
 ) -> Generator[Event, None, Finished]:
     """Yield the events of a tuning, which `tuner.api` shows to people; return the last one.
@@ -65,7 +63,6 @@ def run(
         rules, store, out: the registered rules, the user's store and a folder beside it by default.
         pools: opens the measuring processes; those of this machine unless given.
         journal: the rounds go here, and an interrupted tuning resumes from here.
-        experience: measurements of other tasks, read and added to; not with a journal.
         begin_s: when the command began, by `clock`: `seconds` count from there; now unless given.
 
     Raises:
@@ -74,7 +71,7 @@ def run(
         RunError: this machine builds or runs no kernel.
     """
     open_pools = pools or local_pools(request)
-    setup = prepare(request, rules, store, out, clock, journal, experience, begin_s)
+    setup = prepare(request, rules, store, out, clock, journal, begin_s)
     yield from started(request, setup)
     results = setup.stored_results()
     tasks = tuple(task for task in setup.tasks if results[task.name] is None)
@@ -94,7 +91,6 @@ def run(
                 if request.trials:
                     if not setup.stored.rounds and context.budget.fitting(1):
                         yield from preflight.check_kernel(tasks, opened, free_bytes, clock)
-                    yield from context.transfer.warm_up(tasks, clock)
                     state = context.search_state(request, results)
                     context.model.update(state.restore(setup.stored))
                     rest = {name for name, one in openings.items() if one.after_round}
@@ -104,10 +100,9 @@ def run(
                     raise
                 stopped = "interrupted"
                 yield Stopping()
-            jobs = forecast.past(setup.store, tasks) if request.trials else []
             for task in tasks:
                 results[task.name] = yield from with_reasons(
-                    context, task, jobs, stopped == "interrupted"
+                    context, task, stopped == "interrupted"
                 )
     done = tuple(each_result(request.dags, setup.tasks, results))
     networks = setup.network_results(request, done)
@@ -168,7 +163,7 @@ def open_space(
         setup.known[task.name],
         setup.share,
         setup.estimates.get(task.name, ()),
-        setup.near.get(task.name, ()),
+        setup.elsewhere.get(task.name, ()),
         context.budget.opening_late(),
     )
     if task.name in setup.answered:
@@ -193,10 +188,7 @@ def answer(
 
 
 def with_reasons(
-    context: Context,
-    task: Task,
-    jobs: Sequence[Sequence[forecast.Doubling]],
-    interrupted: bool,
+    context: Context, task: Task, interrupted: bool
 ) -> Generator[Event, None, TaskResult]:
     """Deliver the kernel of a task; its result has the reasons that the search has found."""
     ending = context.deliveries.end(task, interrupted)
@@ -204,28 +196,23 @@ def with_reasons(
         while True:
             event = next(ending)
             if isinstance(event, TaskDone):
-                event = TaskDone(reasoned(context, task, event.result, jobs))
+                event = TaskDone(reasoned(context, task, event.result))
             yield event
     except StopIteration as end:
         result: TaskResult = end.value
-        return reasoned(context, task, result, jobs)
+        return reasoned(context, task, result)
 
 
-def reasoned(
-    context: Context, task: Task, result: TaskResult, jobs: Sequence[Sequence[forecast.Doubling]]
-) -> TaskResult:
+def reasoned(context: Context, task: Task, result: TaskResult) -> TaskResult:
     """Return a result with its reasons; a twin names the task that has them."""
     if result.same_as:
         return result
     contrast = contrast_of(task, result, context.model)
-    more = forecast.forecast_of(task, jobs)
     verdict = result.verdict
     if verdict is not None:
         steps = remedies_of([task.dag], context.allow, task.trials, task.seconds)
         verdict = replace(verdict, remedies=steps)
-    return replace(
-        result, suspects=suspects_of(task), contrast=contrast, forecast=more, verdict=verdict
-    )
+    return replace(result, suspects=suspects_of(task), contrast=contrast, verdict=verdict)
 
 
 def open_plans(
@@ -260,13 +247,11 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
             yield open_plans(context, task, late=context.budget.opening_late())
         done = play(
             task, turn.trials, context.model, context.pools.of(task), state.picking, context.clock,
-            state.budget.late, context.transfer.prior.doubt(task.key), state.deferred(turn),
-            state.task_continues(turn),
+            state.budget.late, state.deferred(turn), state.task_continues(turn),
         )  # fmt: skip
         if done.chosen or task.name not in rest:  # else the other plans may have candidates
             state.report(turn, len(done.chosen), done.least_cost_s, done.spent)
         yield from append(context.setup.journal, task, done, before_s, state.checkpoint())
-        yield from context.transfer.after(task, done.samples)
         turn = state.next_turn()
         if turn is not None:  # else the final race follows
             yield from context.deliveries.intermediate(task)
@@ -279,18 +264,17 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
 
 def play(
     task: Task, count: int, model: CostModel, pool: MeasurePool, rng: np.random.Generator,
-    clock: Callable[[], float], late: Callable[[], bool] = lambda: False,
-    doubt: CostModel | None = None, held: int = 0, goes_on: bool = False,
+    clock: Callable[[], float], late: Callable[[], bool] = lambda: False, held: int = 0,
+    goes_on: bool = False,
 ) -> Round:  # fmt: skip
     """Play a round of at most `count` trials; more candidates, `held`, wait for the next round.
 
     Args:
         late: once it returns True, unmeasured candidates count as if they were never proposed.
-        doubt: another model, which proposes half of the candidates.
         goes_on: the task has the next round, and no other task measures before it.
     """
-    lap, doubts = Laps(clock), [] if doubt is None else [doubt]
-    rows = evolve(task, count + held, [model, *doubts], rng, pool)
+    lap = Laps(clock)
+    rows = evolve(task, count + held, model, rng, pool)
     rows, task.held = rows[:count], rows[count:]
     proposed_s = lap()
     if goes_on:
@@ -298,7 +282,7 @@ def play(
     emitted = emit(pool, bind(task, rows), [task.outcome_on_record(row) for row in rows])
     rows, outcomes = measure(task, rows, emitted, late)
     measured_s = lap()
-    samples, quality = update(task, model, rows, outcomes)
+    quality = update(task, model, rows, outcomes)
     spent = TimeSpent(proposed_s, measured_s, lap())
     task.seconds += spent.total_s
-    return Round(tuple(rows), tuple(outcomes), samples, quality, spent)
+    return Round(tuple(rows), tuple(outcomes), quality, spent)

@@ -122,7 +122,7 @@ def twin_result(result: TaskResult, task: Task, twin: Dag) -> TaskResult:
     kernel = None if result.kernel is None else _of_twin(result.kernel, task, twin)
     return replace(
         result, name=twin.name, kernel=kernel, same_as=task.name,
-        trials=0, seconds=0.0, failures={}, suspects=(), contrast=None, forecast=None,
+        trials=0, seconds=0.0, failures={}, suspects=(), contrast=None,
     )  # fmt: skip
 
 

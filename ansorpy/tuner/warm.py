@@ -7,7 +7,6 @@ must be one of the candidates. Source: ADR-0021.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import log
 from typing import Final
 
 from ansorpy.errors import RecordError, shown
@@ -32,7 +31,7 @@ SEEDS: Final = 8  # as many trials as the smallest round has
 SHARE: Final = 4  # at most one trial of so many is spent on them
 LOOKED_AT: Final = 32  # programs; to replay one takes some 10 ms
 NOTES: Final = 3  # reasons that are told
-MAX_LENGTH: Final = 2**20  # largest length of a row of other extents, before it is moved
+MAX_LENGTH: Final = 2**20  # largest length of a row of another machine, before it is moved
 
 
 def estimate_keys(task: Task) -> tuple[str, ...]:
@@ -48,20 +47,20 @@ def start(
     records: Sequence[Record],
     trials: int,
     estimates: Sequence[Record] = (),
-    near: Sequence[Record] = (),
+    elsewhere: Sequence[Record] = (),
     late: Callable[[], bool] | None = None,
 ) -> Iterator[Seeded]:
     """Load the trusted records of a task and defer programs of the others to its first round.
 
     Args:
         estimates: of the task, which a device is going to measure.
-        near: of other machines or shapes, the nearest first; for a task without own measurements.
+        elsewhere: of other machines; for a task without own measurements.
         late: once it returns True, no further plan of a trusted record is lowered.
     """
     task.load_records(records, late)
     reasons = seed(task, records, trials, estimates)
     if not task.costs_s:
-        reasons = (*reasons, *_hold(task, near, trials, moved=True))[:NOTES]
+        reasons = (*reasons, *_hold(task, elsewhere, trials, moved=True))[:NOTES]
     if task.held or reasons:
         yield Seeded(task.name, len(task.held), reasons)
 
@@ -95,30 +94,21 @@ def seed(
     return _hold(task, claimed, trials)
 
 
-def nearest(dag: Dag, records: Iterable[Record], other_shapes: bool) -> tuple[Record, ...]:
-    """Return records of Dags of one structure by the distance of their extents, nearest first.
+def of_same_extents(dag: Dag, records: Iterable[Record]) -> tuple[Record, ...]:
+    """Return the records of Dags of the same structure and extents, in order.
 
-    The distance of two Dags is the sum of |log(a / b)| over all pairs of extents; it is 0 for the
-    same computation on another machine. Records whose Dag is invalid or of another structure are
-    left out.
-
-    Args:
-        other_shapes: False leaves out all records but those of the distance 0.
+    A record whose Dag is invalid is left out.
     """
-    own = _extents(dag)
-    structure = structure_key(dag)
+    own = (structure_key(dag), _extents(dag))
     found = []
     for record in records:
         try:
             other = carried_dag(record)
         except UNFIT:
             continue
-        if structure_key(other) != structure:
-            continue
-        distance = sum(abs(log(a / b)) for a, b in zip(own, _extents(other), strict=True))
-        if distance == 0 or other_shapes:
-            found.append((distance, record))
-    return tuple(record for _, record in sorted(found, key=lambda pair: pair[0]))
+        if (structure_key(other), _extents(other)) == own:
+            found.append(record)
+    return tuple(found)
 
 
 def _extents(dag: Dag) -> list[int]:
@@ -182,7 +172,7 @@ def _candidate(
     """Return the candidate of a record.
 
     Args:
-        moved: the row is that of other extents or another machine, and is moved to a legal one.
+        moved: the row is that of another machine, and is moved to a legal one.
 
     Raises:
         RecordError: the record has no sketch of this request, or its row is not legal; of a user's

@@ -91,11 +91,6 @@ def ratio(row: Row, peer: str) -> float | None:
     return theirs / ours if theirs is not None and ours is not None else None
 
 
-def ratio_without_packing(row: Row, peer: str) -> float | None:
-    """Return our speed-up with weights at run time; None for a peer with constant weights."""
-    return None if CONTESTANTS[peer].constant_weights else ratio(row, peer)
-
-
 def ratio_with_winograd(row: Row, peer: str) -> float | None:
     """Return our speed-up with Winograd's transforms allowed."""
     theirs, who = time_s(row, peer), ours_against(peer)

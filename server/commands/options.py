@@ -10,6 +10,7 @@ import typer
 from ansorpy.server.commands.common import pairs, read_text, wrong_input
 from ansorpy.tuner.option import Definition, definitions
 from ansorpy.tuner.options import TuneOptions
+from ansorpy.tuner.removed import REMOVED, check_removed
 
 Options = TypeVar("Options", bound=TuneOptions)
 
@@ -19,7 +20,8 @@ def takes_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator: the command has an option for each of `kind`, in place of `options`.
 
-    Its parameter `options` gets them as one value of `kind`.
+    Its parameter `options` gets them as one value of `kind`. Options that were removed are hidden,
+    and refused.
 
     Args:
         of_service: the limits are those of a job.
@@ -30,6 +32,7 @@ def takes_options(
         @wraps(command)
         def called(**given: Any) -> None:
             with wrong_input():
+                check_removed([name for name in REMOVED if given.pop(name) is not None])
                 told = {name: _value(one, given.pop(name)) for name, one in known.items()}
                 options = kind(**told)
             command(options=options, **given)
@@ -37,6 +40,7 @@ def takes_options(
         own = list(signature(command).parameters.values())
         at = [one.name for one in own].index("options")
         made = [_parameter(one, of_service) for one in known.values()]
+        made += map(_removed_parameter, REMOVED)
         shown = Signature([*own[:at], *made, *own[at + 1 :]])
         called.__signature__ = shown  # type: ignore[attr-defined]
         called.__annotations__ = {n: one.annotation for n, one in shown.parameters.items()}
@@ -77,4 +81,15 @@ def _parameter(one: Definition, of_service: bool) -> Parameter:
         Parameter.POSITIONAL_OR_KEYWORD,
         default=default,
         annotation=Annotated[shape, told],
+    )
+
+
+def _removed_parameter(name: str) -> Parameter:
+    """Return the hidden parameter of a switch that was removed."""
+    told = typer.Option(f"--{name}/--no-{name}", hidden=True)
+    return Parameter(
+        name,
+        Parameter.POSITIONAL_OR_KEYWORD,
+        default=None,
+        annotation=Annotated[bool | None, told],
     )

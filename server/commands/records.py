@@ -12,23 +12,17 @@ import typer
 from ansorpy.errors import RecordError, SpecError
 from ansorpy.server.commands.command import Commands
 from ansorpy.server.commands.common import (
-    WRONG_INPUT,
     opened,
-    pairs,
-    read_file,
     read_settings,
     wrong_input,
 )
 from ansorpy.server.commands.remote import service
-from ansorpy.tuner.options import default_cores
 
 if TYPE_CHECKING:
     from ansorpy.records import Record, RecordStore
-    from ansorpy.te.dag import Dag
 
 app = Commands(help="Export and import records.")
 
-CORES = default_cores()
 BATCH = 500  # records per transaction
 
 
@@ -130,65 +124,6 @@ def refused_records() -> Iterator[None]:
         yield
     except RecordError as error:
         raise SpecError(str(error)) from error
-
-
-@app.command("import-ansor")
-def take_in_ansor(
-    log: Annotated[str, typer.Argument(help="A log of Ansor (v0.6), or - for standard input.")],
-    dag: Annotated[
-        str | None, typer.Option(help="A .te text or a .json DAG: the computation of the lines.")
-    ] = None,
-    workload: Annotated[
-        str | None,
-        typer.Option(help="A registered workload that takes the arguments of the keys: matmul."),
-    ] = None,
-    bind: Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol of --dag.")] = None,
-    cores: Annotated[int, typer.Option(min=1, max=256, help="Threads of later tunings.")] = CORES,
-    show: Annotated[
-        bool, typer.Option("--print", help="Print the loop nest of each line; import nothing.")
-    ] = False,
-) -> None:
-    """Replay the CPU lines of a log of Ansor; later tunings measure their programs first.
-
-    A log holds no computation. Keys such as ["matmul_add", 1024, 1024, 1024, "float32"] name it;
-    those that begin with a digest need --dag. Lines that are malformed, for a GPU or of another
-    computation are refused one by one, with the reason.
-    """
-    from ansorpy.measure.host import local_target
-    from ansorpy.records import lines_of
-    from ansorpy.tuner.ansor_import import LogImport
-
-    with wrong_input():
-        if dag is not None and workload is not None:
-            raise SpecError("cannot take both --dag and --workload; expected one of them")
-        given = None if dag is None else _one_dag(dag, bind)
-        reader = LogImport(local_target(cores), given, workload or "")
-        found = []
-        with opened(log) as lines:
-            for report in reader.read(lines_of(lines)):
-                found.append(report)
-                if show and report.nest:
-                    typer.echo(f"# line {report.number}\n{report.nest}\n")
-                if report.note:
-                    typer.echo(f"{log}, line {report.number}: {report.note}", err=True)
-        starts = [report.record for report in found if report.record is not None]
-        new = 0 if show else _kept(starts)
-        replayed = sum(bool(report.nest) for report in found)
-        typer.echo(
-            f"{len(found)} lines: {replayed} replayed, {len(starts)} start a search,"
-            f" {new} new records",
-            err=True,
-        )
-        if not replayed:
-            raise typer.Exit(WRONG_INPUT)
-
-
-def _one_dag(file: str, bind: list[str] | None) -> "Dag":
-    """Return the only Dag of a file."""
-    dags = read_file(file, pairs(bind, "--bind", int))
-    if len(dags) != 1:
-        raise SpecError(f"cannot choose one of {len(dags)} tasks of {file}; expected one task")
-    return dags[0]
 
 
 def _kept(records: "Iterable[Record]") -> int:

@@ -61,7 +61,7 @@ def tune(
     ] = False,
     explain_why: Annotated[
         bool,
-        typer.Option("--explain", help="Print the reasons, too: naive loops, runner-up, outlook."),
+        typer.Option("--explain", help="Print the reasons, too: naive loops, runner-up."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +83,6 @@ def tune(
     with nothing_kept(), wrong_input():
         from ansorpy.progress import reporter
         from ansorpy.target import require_cpu
-        from ansorpy.tuner.experience import Experience
         from ansorpy.tuner.interrupts import follow
         from ansorpy.tuner.process_age import process_begin_s
         from ansorpy.tuner.request import Request
@@ -111,8 +110,7 @@ def tune(
         kind = request.target.kind
         rules = find_rules(kind, options.allow, options.without, settings.rules_dir)
         kept = store_of(store or settings.store)
-        experience = Experience.beside(kept)
-        events = run(request, rules, kept, out, experience=experience, begin_s=process_begin_s())
+        events = run(request, rules, kept, out, begin_s=process_begin_s())
         try:
             with reporter(sys.stderr) as report:
                 last = follow(events, report)
@@ -176,7 +174,6 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                     for kind, count in result.failures.items()
                 },
                 "contrast": None if result.contrast is None else asdict(result.contrast),
-                "forecast": None if result.forecast is None else asdict(result.forecast),
                 "suspects": [asdict(one) for one in result.suspects],
                 "kernel": None if result.kernel is None else str(result.kernel),
             }

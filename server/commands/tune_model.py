@@ -79,7 +79,6 @@ def _tuned(
     from ansorpy.model.compile import compiled
     from ansorpy.model.events import BundleWritten, ModelEvent
     from ansorpy.model.progress import model_reporter
-    from ansorpy.tuner.experience import Experience
     from ansorpy.tuner.interrupts import follow
     from ansorpy.tuner.process_age import process_begin_s
     from ansorpy.tuner.rules import find_rules
@@ -96,8 +95,7 @@ def _tuned(
                 on_bundle(event.bundle)
             report(event)
 
-        experience, begin_s = Experience.beside(kept), process_begin_s()
-        return follow(compiled(request, kept, experience, rules=rules, begin_s=begin_s), tell)
+        return follow(compiled(request, kept, rules=rules, begin_s=process_begin_s()), tell)
 
 
 def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str:

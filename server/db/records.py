@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
@@ -15,14 +15,12 @@ from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import (
     IMPORTED,
     MEASURED,
-    MEASURED_BY,
     Origin,
     Record,
     best_of_each,
     decode,
     encode,
 )
-from ansorpy.records.store import Curve, curves_of
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import RecordRow
 
@@ -73,11 +71,6 @@ class SqlStore:
         with transaction(self.engine) as tx:
             return similar_of(tx, structure, self._mine)
 
-    def curves(self, most: int, without: Collection[str] = ()) -> tuple[Curve, ...]:
-        """Return the times of the measured trials of the `most` latest keys, not of `without`."""
-        with transaction(self.engine) as tx:
-            return stored_curves(tx, most, without, self._mine)
-
     def count(self, key: str | None = None) -> int:
         """Return the number of records, of one task or of all."""
         query = select(func.count()).select_from(RecordRow).where(self._mine)
@@ -122,28 +115,6 @@ def similar_of(tx: Session, structure: str, *conditions: ColumnElement[bool]) ->
     same = (RecordRow.key == ranked.c.key) & (RecordRow.cost_s == ranked.c.cost_s)
     query = select(*STORED).join(ranked, same).where(*conditions).order_by(RecordRow.seq)
     return best_of_each(records_of(tx.execute(query)))
-
-
-def stored_curves(
-    tx: Session, most: int, without: Collection[str], *conditions: ColumnElement[bool]
-) -> tuple[Curve, ...]:
-    """Return the times of the measured trials of the `most` latest keys, not of `without`.
-
-    The bodies of records are not read: a race counts as a trial without a time.
-    """
-    ours = RecordRow.key.not_like(f"%{MEASURED_BY}%")
-    own = (*conditions, ours, RecordRow.origin == MEASURED, RecordRow.key.not_in(without))
-    latest = (
-        select(RecordRow.key)
-        .where(*own)
-        .group_by(RecordRow.key)
-        .order_by(func.max(RecordRow.seq).desc())
-        .limit(most)
-        .subquery()
-    )
-    query = select(RecordRow.key, RecordRow.cost_s).join(latest, RecordRow.key == latest.c.key)
-    rows = tx.execute(query.where(*own).order_by(RecordRow.seq))
-    return curves_of(((key, cost_s) for key, cost_s in rows), most)
 
 
 def records_of(rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[Record]:

@@ -68,7 +68,7 @@ def private(settings: ServiceSettings) -> Finding:
 
 
 def _kept(settings: ServiceSettings) -> Iterator[Path]:
-    """Yield the folders and files with records, transfer data or keys of this user."""
+    """Yield the folders and files with records or keys of this user."""
     records = file_store_path()
     database = sqlite_path(settings.url)
     yield from dict.fromkeys((settings.data_dir, records.parent))

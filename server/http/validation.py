@@ -20,6 +20,7 @@ from ansorpy.server.schemas.problem import Mistake
 from ansorpy.target import listed
 from ansorpy.tuner.networks import WEIGHT_PATTERN
 from ansorpy.tuner.options import ALLOW_PATTERN, RULE_PATTERN
+from ansorpy.tuner.removed import REMOVED
 
 MAX_MISTAKES: Final = 20
 MAX_PLACE: Final = 80
@@ -108,9 +109,10 @@ def mistakes(errors: Sequence[Any], model: type[BaseModel] | None = None) -> lis
 def summary(mistakes: Sequence[Mistake]) -> str:
     """Return a sentence about the first mistake, and the number of further ones."""
     first, *more = mistakes
-    reason = _REASONS.get(first.code, "its value does not fit")
+    removed = REMOVED.get(first.place.rpartition(".")[2], "") if first.code == UNKNOWN else ""
+    reason = removed or _REASONS.get(first.code, "its value does not fit")
     place = first.place or "the request"
-    if first.code == UNKNOWN or first.place == "?":
+    if (first.code == UNKNOWN and not removed) or first.place == "?":
         place = f"a field of {first.place.removesuffix('?').rstrip('.') or 'the request'}"
     also = f" (errors lists {len(more)} more)" if more else ""
     return f"cannot take {place} because {reason}; expected {first.expected}{also}"
@@ -142,11 +144,12 @@ def mistake_of_field(error: FieldError, detail: str) -> Mistake:
 def _place(error: Any) -> str:
     if error["type"] in RULES:
         return str(error["ctx"]["place"])
-    # Unknown fields, and the keys of mappings, are text of the request: show `?` instead.
+    # Unknown fields, and the keys of mappings, are text of the request: show `?` instead. The name
+    # of an option that was removed is known.
     known = list(error["loc"])
     if known and known[-1] == "[key]":
         known.pop()
-    if error["type"] == UNKNOWN and known:
+    if error["type"] == UNKNOWN and known and known[-1] not in REMOVED:
         known[-1] = "?"
     mapping = next((i for i, part in enumerate(known) if part in MAPPINGS), None)
     if mapping is not None and len(known) > mapping + 1:
@@ -160,8 +163,10 @@ def _expected(error: Any, model: type[BaseModel] | None) -> str:
         return _PATTERNS[ctx["pattern"]]
     if error["type"] != UNKNOWN or model is None:
         return _EXPECTED.get(error["type"], _OTHER).format_map(ctx)
-    path = error["loc"][:-1]
-    near = _nearest(str(error["loc"][-1])[:MAX_SENT], model, path)
+    *path, sent = error["loc"]
+    if sent in REMOVED:
+        return f"no {sent}"
+    near = _nearest(str(sent)[:MAX_SENT], model, path)
     return listed(_fields(model, path)) + (f"; the nearest is {near}" if near else "")
 
 

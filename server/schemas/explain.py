@@ -70,17 +70,6 @@ class ContrastReply(Wire):
     text: str
 
 
-class ForecastReply(Wire):
-    """An estimate of the gain of as many trials again, from the curves of past jobs."""
-
-    trials: int
-    gain: float | None = Field(description="Share of the best time; null without past jobs.")
-    upper: float | None = Field(description="A quarter of past doublings saved more.")
-    error: float | None = Field(description="Median absolute error of it on held-out past jobs.")
-    jobs: int = Field(description="Past jobs that it was learned from.")
-    text: str
-
-
 class ExplainReply(Wire):
     """One page of the derivation of a task, and the failures of the job."""
 
@@ -98,7 +87,4 @@ class ExplainReply(Wire):
     failures: list[FailureReply]
     contrast: ContrastReply | None = Field(
         default=None, description="The winner against the runner-up, once the task has ended."
-    )
-    forecast: ForecastReply | None = Field(
-        default=None, description="The gain of more trials, once the task has ended."
     )

@@ -8,7 +8,6 @@ from pydantic_core import PydanticCustomError
 from ansorpy.events import Timing
 from ansorpy.model.options import model_definitions
 from ansorpy.server.schemas.base import DIGEST_PATTERN, Digest, Whole, Wire
-from ansorpy.server.schemas.explain import ForecastReply
 from ansorpy.server.schemas.model import Bindings, Extents
 from ansorpy.server.schemas.options import BudgetFields, OptionFields
 from ansorpy.target import MAX_NAME
@@ -286,9 +285,6 @@ class ModelProgress(Wire):
     )
     history: list[EstimateReply] = Field(
         default_factory=list, description="Estimates in order; of many, some are left out."
-    )
-    forecast: ForecastReply | None = Field(
-        default=None, description="Of the estimated latency, once the search has ended."
     )
     untuned: int = Field(default=0, description="Tasks whose kernels are untuned for lack of time.")
     tasks: list[ModelTaskProgress] = Field(default_factory=list)

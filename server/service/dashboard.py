@@ -20,7 +20,7 @@ from ansorpy.server.jobs.latency import NO_TIME, Latency
 from ansorpy.server.schemas.explain import FailureReply
 from ansorpy.server.schemas.job import JobReply, JobSummary
 from ansorpy.server.schemas.model import ModelPage
-from ansorpy.server.service.explain import NO_TASK, contrast_of, failures_of, forecast_of, target_of
+from ansorpy.server.service.explain import NO_TASK, contrast_of, failures_of, target_of
 from ansorpy.server.service.serializers import asked, job_reply, job_summary, task_latencies
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
@@ -42,7 +42,6 @@ class Winner:
     loops: str = ""  # loops with numbers
     note: str = ""
     contrast: str = ""  # against the runner-up, once the task has ended
-    forecast: str = ""  # gain of more trials, once the task has ended
 
 
 ESTIMATED: Final = (
@@ -130,13 +129,11 @@ class DashboardService:
             raise NotFoundError(NO_TASK)
         found = contrast_of(known.job.results, task)
         told = "" if found is None else found.text
-        outlook = forecast_of(known.job.results, task)
-        more = "" if outlook is None else outlook.text
         if body is None and known.job.target in GPU_NAMES:
             return Winner(task, note=ESTIMATED)
         if body is None:
             note = "No trial has been measured yet."
-            return Winner(task, latency, note=note, contrast=told, forecast=more)
+            return Winner(task, latency, note=note, contrast=told)
         record = decode(body)
         final = record.race is not None
         cores = known.submission.cores
@@ -146,8 +143,8 @@ class DashboardService:
             loops = _shortened(printed(replay(dag, target, record)))
         except AnsorError as error:  # a record of another version of the rules
             note = f"This version cannot replay the record: {error}"
-            return Winner(task, latency, final, note=note, contrast=told, forecast=more)
-        return Winner(task, latency, final, str(sketch), loops, contrast=told, forecast=more)
+            return Winner(task, latency, final, note=note, contrast=told)
+        return Winner(task, latency, final, str(sketch), loops, contrast=told)
 
 
 def _sketch(dag: Any, record: Record) -> State:

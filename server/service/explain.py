@@ -23,12 +23,11 @@ from ansorpy.server.schemas.explain import (
     ContrastReply,
     ExplainReply,
     FailureReply,
-    ForecastReply,
     RuleVerdict,
     SuspectReply,
     VisitReply,
 )
-from ansorpy.server.service.serializers import asked, forecast_reply, task_latencies
+from ansorpy.server.service.serializers import asked, task_latencies
 from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
@@ -173,7 +172,6 @@ class ExplainService:
             **task_latencies(look.known.job, asked(look.known.job))[look.task].as_fact(),
             failures=look.failures,
             contrast=contrast_of(look.known.job.results, look.task),
-            forecast=forecast_of(look.known.job.results, look.task),
         )
 
 
@@ -212,11 +210,6 @@ def contrast_of(results: str, task: str) -> ContrastReply | None:
         return None
     parts = tuple(ScorePart(**one) for one in stored["differences"])
     return ContrastReply(**stored, text=str(Contrast(**{**stored, "differences": parts})))
-
-
-def forecast_of(results: str, task: str) -> ForecastReply | None:
-    """Return the forecast in the results of a job, None if the task has none."""
-    return forecast_reply(_of_result(results, task, "forecast"))
 
 
 def _of_result(results: str, task: str, name: str) -> Mapping[str, Any] | None:

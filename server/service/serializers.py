@@ -6,13 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from ansorpy.events import Forecast
 from ansorpy.records import items_per_s
 from ansorpy.server.db.models import BundleRow, JobRow, KernelRow
 from ansorpy.server.jobs.latency import BUNDLE, Latency, of_job, of_task
 from ansorpy.server.jobs.states import ENDED
 from ansorpy.server.jobs.submission import Submission
-from ansorpy.server.schemas.explain import ForecastReply
 from ansorpy.server.schemas.job import (
     Budget,
     BundleReply,
@@ -181,7 +179,6 @@ def model_reply(
             EstimateReply(seconds=seconds, trials=trials, latency_s=latency_s)
             for seconds, trials, latency_s in told["history"]
         ],
-        forecast=forecast_reply(told.get("forecast")),
         verdict=told.get("verdict"),
         untuned=told.get("untuned", 0),
         tasks=model_tasks(facts, known, latencies, row.state),
@@ -194,11 +191,6 @@ def bundle_reply(bundle: BundleRow, told: Mapping[str, Any]) -> BundleReply:
     names = BundleReply.model_fields.keys() - {"timing"}
     fields = {name: getattr(bundle, name) for name in names}
     return BundleReply(**fields, timing=told.get(BUNDLE, {}).get("timing", "estimate"))
-
-
-def forecast_reply(stored: Mapping[str, Any] | None) -> ForecastReply | None:
-    """Return the reply for a stored forecast, None without one."""
-    return None if stored is None else ForecastReply(**stored, text=str(Forecast(**stored)))
 
 
 def model_tasks(

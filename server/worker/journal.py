@@ -1,7 +1,7 @@
 """Journal of a job: store rounds, races and events in the database, and read them back."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -24,7 +24,6 @@ from ansorpy.events import (
 from ansorpy.model.compile import ModelResult
 from ansorpy.model.events import Comparing, ModelEvent
 from ansorpy.records import IMPORTED, MEASURED, Origin, Record, best_of, decode
-from ansorpy.records.store import Curve
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.models import JobRow, RecordRow, SearchRow
 from ansorpy.server.db.records import (
@@ -33,7 +32,6 @@ from ansorpy.server.db.records import (
     record_row,
     records_of,
     similar_of,
-    stored_curves,
 )
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import Kind, add_event
@@ -255,11 +253,6 @@ class JobJournal:
         with reading(self._engine) as tx:
             return similar_of(tx, structure, *self._known)
 
-    def curves(self, most: int, without: Collection[str] = ()) -> tuple[Curve, ...]:
-        """Return the times of trials from before the job, of the `most` latest other keys."""
-        with reading(self._engine) as tx:
-            return stored_curves(tx, most, without, *self._known)
-
     def count(self, key: str | None = None) -> int:
         """Return the number of records from before the job, of one task or of all."""
         query = select(func.count()).where(*self._known)
@@ -348,7 +341,7 @@ def wire_of(result: TaskResult) -> Mapping[str, Any]:
     fields = asdict(replace(result, library=None))  # the package has the library
     for name in ("key", "examples", "from_store", "rate", "estimate", "suspects", "candidate"):
         del fields[name]
-    for name in ("contrast", "forecast", "verdict"):
+    for name in ("contrast", "verdict"):
         if fields[name] is None:
             del fields[name]
     if result.verdict is not None:

@@ -7,7 +7,7 @@ records of its tenant, and searches the tasks that lack trials.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, select, update
@@ -212,8 +212,6 @@ class ModelJournal(SqlStore):
         told: dict[str, Any] = {
             "untuned": end.untuned, "estimate_s": end.model_s, BUNDLE: latency.as_fact(),
         }  # fmt: skip
-        if end.forecast is not None:
-            told["forecast"] = asdict(end.forecast)
         if end.verdict is not None:
             told["verdict"] = end.verdict.as_object()
         row.model_facts = _json({**json.loads(row.model_facts), **told})

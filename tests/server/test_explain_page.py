@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorpy.events import Contrast, Forecast, ScorePart, Suspect
+from ansorpy.events import Contrast, ScorePart, Suspect
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed
 from ansorpy.rules import CPU
@@ -117,18 +117,13 @@ def test_the_page_shows_the_chosen_task_and_its_failures(running: Service) -> No
         row.progress = json.dumps({"mm": {"trials": 64, "suspects": [asdict(suspect)]}})
         parts = (ScorePart("core.loads", 1200.0, 2400.0, 0.06, 0.6),)
         contrast = Contrast(1.25e-5, 2e-5, ("A packed",), (), parts)
-        more = Forecast(64, 0.03, 0.1, 0.02, 12)
-        row.results = json.dumps(
-            [{"name": "mm", "contrast": asdict(contrast), "forecast": asdict(more)}]
-        )
+        row.results = json.dumps([{"name": "mm", "contrast": asdict(contrast)}])
     reply = running.client.get(f"/v1{path}").json()
     assert reply["failures"][0]["suspect"]["text"] == str(suspect)
     assert reply["contrast"]["text"] == str(contrast)
-    assert reply["forecast"]["text"] == str(more)
     told = "mm: 5 of 5 failures (wrong) have A packed, as 6 of 64 trials do (lift 10.7, p = 1e-06)"
     of_job = running.client.get(f"/jobs/{job_id}").text
     assert told in of_job
-    assert str(more) in of_job
     assert str(contrast) in of_job
     page = running.client.get(path).text
     assert told in page

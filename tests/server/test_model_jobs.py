@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,6 @@ from ansorpy.bundle.load import load_model
 from ansorpy.events import (
     Derived,
     FirstAnswer,
-    Forecast,
     Preflight,
     RoundDone,
     Suspect,
@@ -50,7 +49,6 @@ DAGS = parse(
 DIVIDED = Divided(5, 4, {"views": 1}, 3, 2, 0.1, {"t0_conv": 2.0, "t1_gemm": 1.0}, ("TopK",), DAGS)
 AFTER = Checkpoint(1.0, {}, {}, {}, {})
 SUSPECT = Suspect("wrong", "A packed", 5, 5, 6, 64, 1e-6)
-FORECAST = Forecast(32, 0.02, None, 0.01, 12)
 BUNDLE = b"PK" + bytes(range(256)) * 40_000  # three chunks
 
 
@@ -121,7 +119,7 @@ def tune(submission: Submission, journal: ModelJournal, out: Path) -> Iterator[A
     yield written(out, BUNDLE + b"!", 2e-3)
     tasks = (result("t0_conv", 5e-4), result("t1_gemm", 1e-3))
     yield ModelResult(
-        out / "model.zip", 2e-3, 1e-7, 2e-5, "r", 3, tasks, ("TopK",), 2, 1.0, "trials", FORECAST
+        out / "model.zip", 2e-3, 1e-7, 2e-5, "r", 3, tasks, ("TopK",), 2, 1.0, "trials"
     )
 
 
@@ -269,15 +267,12 @@ def test_a_model_that_needs_no_kernel_is_tuned_by_the_engine(
         np.testing.assert_array_equal(model(np.array([1, 2], np.float32)), [1, 2])
 
 
-def test_a_job_of_a_model_tells_its_forecast_and_the_suspects_of_its_tasks(
+def test_a_job_of_a_model_tells_the_suspects_of_its_tasks(
     running: Service, digest: str, tmp_path: Path
 ) -> None:
     job_id = ask(running, digest).json()["id"]
     work(running, tmp_path)
-    model = running.client.get(f"/v1/jobs/{job_id}").json()["model"]
-    assert model["forecast"] == {**asdict(FORECAST), "text": str(FORECAST)}
     page = running.client.get(f"/jobs/{job_id}").text
-    assert str(FORECAST) in page
     assert f"t0_conv: {SUSPECT}" in page
 
 

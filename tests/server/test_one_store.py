@@ -20,7 +20,6 @@ from ansorpy.records import (
 from ansorpy.server.db.old_records import take_in
 from ansorpy.server.db.records import SqlStore
 from ansorpy.server.settings import ServiceSettings
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.stores import store_of
 from tests.server.test_cli import MM
 from tests.test_records import KEY, trial
@@ -54,9 +53,6 @@ def test_python_opens_the_database_of_the_commands(folder: Path) -> None:
     store = store_of(None)
     assert isinstance(store, SqlStore)
     assert store.engine.url.database == str(folder / "ansorpy.db")
-    beside = Experience.beside(store)
-    assert beside is not None
-    assert beside.folder == folder / "experience"
 
 
 def test_records_of_python_are_exported_by_the_command_and_answer(

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from ansorpy.ansor_log import dag_of, parse_line
 from ansorpy.frontends.json.write import dumps, loads
 from ansorpy.loopir.printer import text
 from ansorpy.measure.host import local_target
@@ -20,18 +19,16 @@ from ansorpy.server.db.records import SqlStore
 from ansorpy.server.db.upgrade import local_tenant, open_database
 from ansorpy.target import cuda_target
 from ansorpy.te.analysis import structure_key
-from ansorpy.tuner.ansor_import import LogImport
-from tests.ansor_log.test_start import SMALL
+from ansorpy.topi.workloads import matmul
 from tests.test_records import trial
+from tests.tuner.test_near import record as replayable
 
-DAG = dag_of(parse_line(SMALL))
+DAG = matmul(16, 32, 24)
 
 
 def start() -> Record:
-    """Return the record of a line, for this machine."""
-    (report,) = LogImport(local_target(1)).read([SMALL])
-    assert report.record is not None
-    return report.record
+    """Return a record for this machine."""
+    return replayable(DAG, local_target(1))
 
 
 @pytest.fixture
@@ -54,7 +51,7 @@ def test_a_record_carries_its_dag_and_replays_alone() -> None:
     shown = records("replay", "-", given=encode(record))
     assert (shown.exit_code, shown.stderr) == (0, "")
     head, _, program = shown.stdout.partition("\n")
-    assert head == f"# record 1, {record.id[:12]}, matmul_add"
+    assert head == f"# record 1, {record.id[:12]}, {DAG.name}"
     assert program.rstrip("\n") == text(replay(DAG, local_target(1), record)).rstrip("\n")
     assert records("replay", "-", "--dag", given=encode(record)).stdout == dumps(DAG) + "\n"
 
@@ -62,7 +59,7 @@ def test_a_record_carries_its_dag_and_replays_alone() -> None:
 def test_a_record_of_another_machine_replays_for_this_one() -> None:
     record = replace(start(), key=f"{start().workload}/0123456789abcdef/1")
     head = records("replay", "-", given=encode(record)).stdout.partition("\n")[0]
-    assert head.endswith(", matmul_add, for this machine: it was measured on another one")
+    assert head.endswith(f", {DAG.name}, for this machine: it was measured on another one")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +69,7 @@ def test_a_record_of_another_machine_replays_for_this_one() -> None:
         ({"dag": "{"}, "is invalid: spec: not JSON that can be read"),
         ({"workload": "ab" * 32}, "because its Dag has workload"),
         ({"key": "x"}, "cannot know the target of key 'x'; expected that of a task"),
-        ({"row": (7,)}, "row (7,) does not fit 'matmul_add'"),
+        ({"row": (7,)}, f"row (7,) does not fit {DAG.name!r}"),
     ],
 )
 def test_a_record_that_does_not_replay_is_refused(change: dict[str, object], message: str) -> None:

@@ -125,9 +125,7 @@ def test_a_whole_model_is_refused() -> None:
     check_whole(TuneOptions())
 
 
-@pytest.mark.parametrize(
-    ("option", "value"), [("seconds", 5.0), ("fresh", True), ("transfer", True)]
-)
+@pytest.mark.parametrize(("option", "value"), [("seconds", 5.0), ("fresh", True)])
 def test_an_option_that_cannot_repeat_is_refused(option: str, value: Any) -> None:
     with pytest.raises(SpecError, match=f"cannot tune with {option} and deterministic because"):
         Request(parse(MM), TARGET, deterministic=True, **{option: value})

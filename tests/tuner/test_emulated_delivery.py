@@ -97,7 +97,6 @@ def _check_records(store: JsonlStore, key: str) -> None:
     assert {dict(record.versions)["estimate"] for record in records} == {str(ESTIMATE_VERSION)}
     assert store.all(key.removesuffix(ESTIMATED)) == ()
     assert best_of(records) is None
-    assert not store.path.with_suffix(".experience").exists()
 
 
 class EmulatedPool:

@@ -1,4 +1,4 @@
-"""Programs of other machines and of other shapes start a search; the nearest come first."""
+"""Programs of the same computation on other machines start a search; other shapes do not."""
 
 from dataclasses import replace
 from functools import cache
@@ -21,7 +21,7 @@ from ansorpy.topi.workloads import matmul, matmul_relu
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.tune import run
-from ansorpy.tuner.warm import nearest
+from ansorpy.tuner.warm import of_same_extents
 from tests.fakes import fake_pools
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
@@ -44,48 +44,38 @@ def record(dag: Dag = DAG, target: Target = ELSEWHERE, cost_s: float = 1e-3) -> 
     )  # fmt: skip
 
 
-def programs(out: Path, store: MemoryStore, transfer: bool = False) -> int:
+def programs(out: Path, store: MemoryStore) -> int:
     """Return the number of programs that a tuning takes from other tasks."""
-    request = Request((DAG,), HERE, trials=8, transfer=transfer, first_answer=False)
+    request = Request((DAG,), HERE, trials=8, first_answer=False)
     events = run(request, store=store, out=out, pools=fake_pools(), clock=lambda: 0.0)
     return sum(event.programs for event in events if isinstance(event, Seeded))
 
 
-@pytest.mark.parametrize(
-    ("other", "transfer", "expected"),
-    [(record(), False, 1), (record(matmul(48, 32, 64), HERE), True, 1)],
-    ids=["another machine", "another shape"],
-)
-def test_the_program_of_another_task_is_measured_for_this_one(
-    other: Record, transfer: bool, expected: int, tmp_path: Path
-) -> None:
-    store = MemoryStore()
+def test_the_program_of_another_machine_is_measured_on_this_one(tmp_path: Path) -> None:
+    store, other = MemoryStore(), record()
     store.append([other], IMPORTED)
-    assert programs(tmp_path, store, transfer) == expected
+    assert programs(tmp_path, store) == 1
     own = store.all(task_key(workload_key(DAG), HERE))
     assert [one.origin for one in own if one.plan == other.plan and one.race is None][:1] == [
         MEASURED
     ]
 
 
-def test_other_shapes_start_no_search_without_transfer(tmp_path: Path) -> None:
+def test_other_shapes_start_no_search(tmp_path: Path) -> None:
     store = MemoryStore()
     store.append([record(matmul(48, 32, 64), HERE)], IMPORTED)
     assert programs(tmp_path, store) == 0
 
 
-def test_the_nearest_extents_come_first() -> None:
-    sizes = ((512, 32, 24), (16, 48, 24), (16, 32, 24))
-    far, near, same = (record(matmul(*extents)) for extents in sizes)
+def test_records_of_other_dags_and_without_a_valid_dag_are_left_out() -> None:
+    other, same = (record(matmul(*extents)) for extents in ((16, 48, 24), (16, 32, 24)))
     foreign = record(matmul_relu(16, 32, 24))
-    forged = replace(near, dag=far.dag)
-    without = replace(near, dag="")
-    records = [far, foreign, near, forged, without, same]
-    assert nearest(DAG, records, other_shapes=True) == (same, near, far)
-    assert nearest(DAG, records, other_shapes=False) == (same,)
+    forged = replace(same, dag=other.dag)
+    without = replace(same, dag="")
+    assert of_same_extents(DAG, [other, foreign, forged, without, same]) == (same,)
 
 
-def test_a_row_of_other_extents_is_moved_to_a_legal_one() -> None:
+def test_a_row_that_is_not_legal_is_moved_to_a_legal_one() -> None:
     plan = plans(derive(DAG, HERE, RULES).sketches[-1], HERE, 1)[0]
     for wanted in (1, 7, 64, 10**6):
         row = nearest_legal(plan, [wanted] * len(plan.sizes))

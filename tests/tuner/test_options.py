@@ -50,7 +50,6 @@ def test_every_option_is_a_keyword_of_tune(name: str) -> None:
 def test_every_option_of_a_job_is_a_keyword_of_submit(name: str) -> None:
     parameters = inspect.signature(ansorpy.Client.submit).parameters
     assert parameters[name].default == definitions(TuneOptions)[name].default
-    assert "transfer" not in parameters
 
 
 @pytest.mark.parametrize(("command", "kind"), [("tune", LocalOptions), ("submit", TuneOptions)])
@@ -59,7 +58,6 @@ def test_every_option_is_an_option_of_the_command(command: str, kind: type[TuneO
     found = {one.name: one for one in loaded.params}
     for name, one in definitions(kind).items():
         assert found[name].help == one.option.help
-    assert ("transfer" in found) is (kind is LocalOptions)
 
 
 def test_every_option_is_a_field_of_a_job() -> None:

@@ -25,7 +25,6 @@ from ansorpy.sketch import derive
 from ansorpy.target import Target, cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.options import TuneOptions, check_whole
 from ansorpy.tuner.plugged import generator_of, measurer_of, strategy_of
 from ansorpy.tuner.plugins import COST_MODELS, GROUPS, MEASURERS, SEARCHES, check_chosen, plugins
@@ -88,13 +87,12 @@ def request(**options: Any) -> Request:
 def events(
     out: Path,
     store: RecordStore | None = None,
-    experience: Experience | None = None,
     **options: Any,
 ) -> Iterator[Event]:
     asked = request(**options)
     store = MemoryStore() if store is None else store
     pools = fake_pools() if asked.measurer == MEASURERS.default else measurer_pools(asked)
-    return run(asked, find_rules("cpu"), store, out, pools=pools, experience=experience)
+    return run(asked, find_rules("cpu"), store, out, pools=pools)
 
 
 def measurer_pools(asked: Request) -> Callable[[], Pools]:
@@ -182,7 +180,6 @@ def test_plugins_are_listed_after_ours_and_without_an_import(install: Install) -
         ({"search": "mine"}, "with search 'mine' because no search strategy of this name is"
          " installed; expected evolution, random"),
         ({"cost_model": "../x"}, "with cost_model '../x'; expected a name like"),
-        ({"cost_model": "analytic", "transfer": True}, "with cost_model analytic and transfer"),
         ({"measurer": "mine"}, "with measurer 'mine' because no measuring back end of this name is"
          " installed; expected auto, estimates"),
         ({"measurer": "estimates"}, "with measurer estimates for cpu because only kernels for a GPU"
@@ -358,14 +355,12 @@ def install_clock(install: Install) -> None:
 
 def test_times_of_another_back_end_and_ours_stay_apart(install: Install, tmp_path: Path) -> None:
     install_clock(install)
-    store, taught = MemoryStore(), Experience(tmp_path / "experience")
-    options: dict[str, Any] = {"store": store, "experience": taught, "trials": 16}
+    store = MemoryStore()
+    options: dict[str, Any] = {"store": store, "trials": 16}
     list(events(tmp_path, **options, measurer="clock"))
     (key,) = {one.key for one in store.export()}
     assert MEASURED_BY in key
     assert len(key) <= 128, "the column of a key"
-    assert not taught.folder.exists(), "no other task learns from them"
-    assert store.curves(64) == (), "no forecast is made from them"
 
     started, *_, end = events(tmp_path, **options)
     assert isinstance(started, Started)
@@ -374,7 +369,6 @@ def test_times_of_another_back_end_and_ours_stay_apart(install: Install, tmp_pat
     assert (end.stopped, end.results[0].trials) == ("trials", 16)
     (own,) = {one.key for one in store.export()} - {key}
     assert own == key.partition(MEASURED_BY)[0]
-    assert taught.folder.exists()
 
     *_, end = events(tmp_path, **options, measurer="clock")
     assert isinstance(end, Finished)

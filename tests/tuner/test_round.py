@@ -49,24 +49,6 @@ def untuned_kernel(open_task: Task) -> Kernel:
     return found.kernel
 
 
-def sizes(open_task: Task, doubt: Taste | None, count: int) -> list[float]:
-    """Return the scores of a first round, in order, by the model that prefers large numbers."""
-    pool, rng = FakePool(open_task.dag, TARGET), np.random.default_rng(0)
-    model = Taste(1.0)
-    played = play(open_task, count, model, pool, rng, lambda: 0.0, doubt=doubt)  # type: ignore[arg-type]
-    batches = [open_task.features(one.plan, [one]) for one in played.chosen]
-    return [float(scores[0]) for scores in model.predict(batches)]
-
-
-@pytest.mark.parametrize("count", [1, 7, 8])
-def test_a_second_model_proposes_half_of_a_round(count: int) -> None:
-    found = sizes(task(), Taste(-1.0), count)
-    assert len(found) == count
-    half = -(-count // 2)
-    if count > 1:  # families that were never tried have a place in both halves
-        assert np.median(found[:half]) > np.median(found[half:])
-
-
 def test_candidates_held_by_a_round_are_measured_first_in_the_next() -> None:
     open_task = task()
     rng = np.random.default_rng(0)
@@ -121,7 +103,3 @@ def test_a_small_space_is_measured_to_the_last_row() -> None:
     every = sum(len(enumerate_all(plan) or ()) for plan in open_task.plans)
     assert sum(counts) == len(open_task.costs_s) == every
     assert not open_task.held
-
-
-def test_without_a_second_model_the_model_proposes_more_candidates() -> None:
-    assert np.median(sizes(task(), None, 8)) > np.median(sizes(task(), Taste(-1.0), 8)[4:])

@@ -79,7 +79,6 @@ class Mine(MemoryStore):
          "all returned a record of another task than"),
         (STORE + "def best(self, key): return 1.0", "best returned 1.0, not a Record"),
         (STORE + "def similar(self, structure): return None", "similar raised TypeError"),
-        (STORE + "def curves(self, most, without=()): return 'ab'", "curves raised ValueError"),
         (STORE + "def count(self, key=None): return 'many'", "count raised ValueError"),
         (STORE + "def export(self): yield 3", "export returned 3, not a Record"),
     ],
@@ -103,7 +102,6 @@ def used(store: RecordStore) -> None:
     store.all(KEY)
     store.best(KEY)
     store.similar("")
-    store.curves(4)
     store.count()
     list(store.export())
 
