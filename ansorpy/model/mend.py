@@ -21,9 +21,9 @@ def answered(
     The seconds of the race are spent on them: against an untuned kernel a library wins.
     """
     before, late = 0, untuned(work)
-    while stopped != "interrupted" and len(late) != before and work.budget.answered():
+    while stopped != "interrupted" and len(late) != before and (count := work.budget.answered()):
         before = len(late)
-        dags = [work.dag(name) for name in late[: work.budget.answered()]]
+        dags = [work.dag(name) for name in late[:count]]
         seconds = work.budget.late_answers_s()
         request = tuning_request(work, dags, trials=0, seconds=seconds, weights={})
         stopped = (yield from work.follow(tune(request, folder))).stopped
