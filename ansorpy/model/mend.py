@@ -21,8 +21,10 @@ def answered(
     The seconds of the race are spent on them: against an untuned kernel a library wins.
     """
     before, late = 0, untuned(work)
-    while stopped != "interrupted" and len(late) != before and (count := work.budget.answered()):
-        before = len(late)
+    while late and len(late) != before and stopped != "interrupted":
+        count, before = work.budget.answered(), len(late)
+        if not count:
+            break
         dags = [work.dag(name) for name in late[:count]]
         seconds = work.budget.late_answers_s()
         request = tuning_request(work, dags, trials=0, seconds=seconds, weights={})

@@ -60,11 +60,11 @@ def test_the_largest_untuned_tasks_are_answered_first_and_tiny_ones_never(
 ) -> None:
     assert untuned(cast(Compilation, Work([]))) == ["large", "middle"]
     assert outcome(Work([1, 3]), monkeypatch) == [["large"], ["middle"]]
-    assert outcome(Work([9]), monkeypatch) == [["large", "middle"]]
+    assert outcome(Work([9, 9]), monkeypatch) == [["large", "middle"]]
 
 
 def test_without_time_no_tuning_of_no_task_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The count is asked for once a pass: time goes on between two questions."""
+    """And the count is asked for once a pass: time goes on between two questions."""
     assert outcome(Work([]), monkeypatch) == []
     assert outcome(Work([1, 0]), monkeypatch) == [["large"]]
 
