@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from ansorpy import te
-from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE
 from ansorpy.expr.expr import Const
 from ansorpy.te.scalar import pair
 from ansorpy.te.tensor import Tensor, TensorOperand, elementwise
@@ -64,7 +64,12 @@ def _quotient(a: te.Operand, b: te.Operand) -> te.Scalar:
     size = te.maximum(te.abs(b), 1)  # a divisor that is data may be 0
     down = a // size
     whole = te.select(te.all(a < 0, a % size != 0), down + 1, down)
-    return te.select(b < 0, -whole, whole)
+    found = te.select(b < 0, -whole, whole)
+    none, one = (te.const(n, a.dtype) for n in (0, 1))
+    if a.dtype.startswith("int"):  # the least integer is its own absolute value
+        least = te.const(INTEGER_RANGE[a.dtype][0], a.dtype)
+        found = te.select(b == least, te.select(a == least, one, none), found)
+    return te.select(b == 0, none, found)
 
 
 def _remainder(a: te.Operand, b: te.Operand) -> te.Scalar:
@@ -142,7 +147,12 @@ def _modulo(a: te.Operand, b: te.Operand) -> te.Scalar:
         return a % b
     size = te.maximum(te.abs(b), 1)  # a divisor that is data may be 0
     rest = a % size
-    return te.select(te.all(b < 0, rest != 0), rest + b, rest)
+    found = te.select(te.all(b < 0, rest != 0), rest + b, rest)
+    if not a.dtype.startswith("int"):
+        return found
+    least = te.const(INTEGER_RANGE[a.dtype][0], a.dtype)  # its own absolute value
+    by_least = te.select(a > 0, a + b, te.select(a == least, te.const(0, a.dtype), a))
+    return te.select(b == least, by_least, found)
 
 
 negative = unary("negative", operator.neg, "Return -x; integers wrap around.")
