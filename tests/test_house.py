@@ -252,7 +252,7 @@ LINES = {
     "ansorpy/search": 650,
     "ansorpy/state": 1_700,
     "ansorpy/te": 2_450,
-    "ansorpy/topi": 3_850,
+    "ansorpy/topi": 3_900,
     "ansorpy/tuner": 9_350,
     "ansorpy": 2_500,
     "rules": 1_950,
