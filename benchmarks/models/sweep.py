@@ -175,11 +175,27 @@ def _tolerance(case: SweepCase) -> float:
     """Return the size of the numbers whose roundoffs a result may have, beside its own."""
     if case.operator in FUNCTIONS:
         return 1.0
+    if case.operator == "InstanceNormalization":
+        return _of_instances(case)
     if case.operator not in SUMS:
         return 0.0
     floats = [one.astype(np.float64) for one in case.inputs.values() if one.dtype.kind not in "iub"]
     sizes = [np.max(np.abs(one), initial=0.0, where=np.isfinite(one)) for one in floats]
     return float(max(sizes, default=0.0))
+
+
+def _of_instances(case: SweepCase) -> float:
+    """Return the largest element over the deviation of its instance, times the largest scale."""
+    graph = case.model.graph
+    known = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+    known |= case.inputs
+    node = graph.node[0]
+    values, scale = (known[name].astype(np.float64) for name in node.input[:2])
+    epsilon = next((one.f for one in node.attribute if one.name == "epsilon"), 1e-5)
+    over = tuple(range(2, values.ndim))
+    deviations = np.sqrt(values.var(axis=over) + epsilon)
+    sizes = np.abs(values).max(axis=over, initial=0.0) / deviations
+    return float(sizes.max(initial=0.0) * np.abs(scale).max(initial=0.0))
 
 
 def _difference(
