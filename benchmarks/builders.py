@@ -24,7 +24,7 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.topi.suites import LIBRARY
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from benchmarks.common import (
     RAW,

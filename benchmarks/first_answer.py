@@ -31,9 +31,9 @@ from ansorpy.plan.bind import bind
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.target import Target
-from ansorpy.tuner import first_answer
-from ansorpy.tuner.plugged import default_model
-from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.parts.plugged import default_model
+from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.tasks.task import Task, rules_name
 from ansorpy.tuner.tune import play
 from benchmarks.common import (
     Results,

@@ -29,11 +29,11 @@ from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d, dense
-from ansorpy.tuner.objective import WeightedSum
-from ansorpy.tuner.plugged import default_model
-from ansorpy.tuner.scheduler import Settings, TaskScheduler
-from ansorpy.tuner.share import Share
-from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.options.objective import WeightedSum
+from ansorpy.tuner.parts.plugged import default_model
+from ansorpy.tuner.rounds.scheduler import Settings, TaskScheduler
+from ansorpy.tuner.rounds.share import Share
+from ansorpy.tuner.tasks.task import Task, rules_name
 from ansorpy.tuner.tune import play
 from benchmarks.common import RAW, Results, Row, arguments, duration, publish, say, table
 from benchmarks.machine import run_facts

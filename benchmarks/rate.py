@@ -34,8 +34,8 @@ from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d_bias_relu, matmul_relu
-from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from benchmarks.common import (
     RAW,

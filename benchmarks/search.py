@@ -26,9 +26,9 @@ from ansorpy.measure.outcome import Outcome
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate, random_search
 from ansorpy.target import Target
-from ansorpy.tuner.plugged import default_model
-from ansorpy.tuner.round import bind, emit, measure
-from ansorpy.tuner.task import Task, costs_of, rules_name
+from ansorpy.tuner.parts.plugged import default_model
+from ansorpy.tuner.rounds.round import bind, emit, measure
+from ansorpy.tuner.tasks.task import Task, costs_of, rules_name
 from ansorpy.tuner.tune import play
 from benchmarks.common import (
     RAW,

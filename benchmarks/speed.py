@@ -34,8 +34,8 @@ from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from benchmarks.common import (
     RAW,

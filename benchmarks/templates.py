@@ -22,10 +22,10 @@ from ansorpy.rules import CPU
 from ansorpy.schedule import Config, StagedSchedule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.knob_space import TUNERS, KnobSpace
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.spaces import space_of
-from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.parts.knob_space import TUNERS, KnobSpace
+from ansorpy.tuner.parts.spaces import space_of
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tasks.task import Task, rules_name
 from benchmarks.common import (
     RAW,
     Results,

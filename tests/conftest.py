@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, settings
 from ansorpy.measure.timing.peers import guest
 from ansorpy.plan import choices
 from ansorpy.search import EvolutionSettings, evolve, strategy
-from ansorpy.tuner import final_race, first_answer, options, tune
+from ansorpy.tuner import tune
+from ansorpy.tuner.options import tune_options as options
+from ansorpy.tuner.race import final_race, first_answer
 
 SKETCHES = 64  # the plans of at most so many sketches are kept
 LIBRARIES = guest.LIBRARIES

@@ -19,7 +19,7 @@ from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.parts.pools import Pools
 from tests.measure.in_process import in_process, loops
 
 COMPILE_S = 0.75  # time to compile every delivered kernel

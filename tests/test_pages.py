@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy.tuner.plugins import LISTED
+from ansorpy.tuner.options.plugins import LISTED
 from tests.prose import files
 
 ROOT = Path(__file__).parent.parent

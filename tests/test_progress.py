@@ -31,8 +31,8 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.progress import Painter, Tally, as_line, is_painted, reporter
 from ansorpy.records import MemoryStore
 from ansorpy.tuner.interrupts import follow
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tune import run
 from ansorpy.units import eta_s
 from tests.fakes import fake_pools

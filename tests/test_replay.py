@@ -9,7 +9,7 @@ from ansorpy.records import Record
 from ansorpy.replay import plan_from_text, plan_text, replay
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.rule_sets.sets import find_rules
 
 (DAG,) = parse(
     "def mm(float(16,24) A, float(24,32) B) -> (D) {"

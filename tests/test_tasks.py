@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorpy.errors import SpecError
-from ansorpy.tuner.objective import (
+from ansorpy.tuner.options.objective import (
     EarlyStopped,
     GeoMeanSpeedup,
     LatencyTargets,
     Objective,
     WeightedSum,
 )
-from ansorpy.tuner.scheduler import FIRST_ROUND, Settings, TaskScheduler
-from ansorpy.tuner.share import Share, Turn
+from ansorpy.tuner.rounds.scheduler import FIRST_ROUND, Settings, TaskScheduler
+from ansorpy.tuner.rounds.share import Share, Turn
 
 Measure = Callable[[str, int], float]  # task name and its trials so far -> best cost of the round
 

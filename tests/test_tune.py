@@ -34,11 +34,11 @@ from ansorpy.result import Result
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.ranking import judge
-from ansorpy.tuner.request import Request, read_dags
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.race.ranking import judge
+from ansorpy.tuner.requests.request import Request, read_dags
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import COMPILE_S, FakePool, cost_s, fake_pools
 

@@ -16,7 +16,7 @@ from ansorpy.client.model import Event, Job, JobLine, event_of, job_of, line_of
 from ansorpy.client.model_calls import ModelCalls, download_checked
 from ansorpy.client.submission import SubmitCall, TuneModelCall
 from ansorpy.errors import PackageError, SpecError
-from ansorpy.tuner.keywords import method_keywords_of
+from ansorpy.tuner.options.keywords import method_keywords_of
 
 ID_CHARS = 32
 ID = re.compile(rf"[0-9a-f]{{1,{ID_CHARS}}}")

@@ -10,8 +10,8 @@ from ansorpy.frontends.json.write import to_json
 from ansorpy.model.options import ModelJobOptions
 from ansorpy.progress import ignore
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.option import Option
-from ansorpy.tuner.options import job_fields, values
+from ansorpy.tuner.options.option import Option
+from ansorpy.tuner.options.tune_options import job_fields, values
 
 
 @dataclass(frozen=True, slots=True)

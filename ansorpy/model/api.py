@@ -27,19 +27,19 @@ from ansorpy.progress import ignore, told
 from ansorpy.records import RecordStore
 from ansorpy.result import records_of
 from ansorpy.target import Target
-from ansorpy.tuner.call_options import (
+from ansorpy.tuner.interrupts import follow
+from ansorpy.tuner.options.keywords import keywords_of
+from ansorpy.tuner.options.option import Option
+from ansorpy.tuner.options.targets import target_for
+from ansorpy.tuner.parts.stores import store_of
+from ansorpy.tuner.requests.call_options import (
     BindOption,
     OutOption,
     ProgressOption,
     ShapesOption,
     StoreOption,
 )
-from ansorpy.tuner.interrupts import follow
-from ansorpy.tuner.keywords import keywords_of
-from ansorpy.tuner.option import Option
-from ansorpy.tuner.setup import writable
-from ansorpy.tuner.stores import store_of
-from ansorpy.tuner.targets import target_for
+from ansorpy.tuner.rounds.setup import writable
 
 __all__ = ["compile_model", "tune_model"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from ansorpy.tuner.time_budget import MARGIN, UNTUNED_S
+from ansorpy.tuner.tasks.time_budget import MARGIN, UNTUNED_S
 
 WRITE_S: Final = 3.0  # to link a bundle, to write it, and to start the process that checks it
 EXIT_S: Final = 0.5  # to end the measuring processes and this one

@@ -17,8 +17,8 @@ from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks
 from ansorpy.model.verify import BUDGET_S, ModelReference, check, reference_of
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.plugged import recorded_parts
-from ansorpy.tuner.request import Answered, Request
+from ansorpy.tuner.parts.plugged import recorded_parts
+from ansorpy.tuner.requests.request import Answered, Request
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 

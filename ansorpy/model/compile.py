@@ -30,13 +30,13 @@ from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule, Verdict
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.allocation import chosen_dags
-from ansorpy.tuner.checkpoint import Journal
-from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import Task, rules_name
-from ansorpy.tuner.trust import is_trusted
+from ansorpy.tuner.options.allocation import chosen_dags
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.checkpoint import Journal
+from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.trust import is_trusted
 from ansorpy.tuner.tune import run
 from ansorpy.units import counted, duration
 from ansorpy.verdict import Judgment

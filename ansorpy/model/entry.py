@@ -19,7 +19,10 @@ from ansorpy.progress import ignore
 from ansorpy.result import Result
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.api import tune_dags
-from ansorpy.tuner.call_options import (
+from ansorpy.tuner.options.keywords import keywords_after
+from ansorpy.tuner.options.option import Option
+from ansorpy.tuner.options.tune_options import LocalOptions, values
+from ansorpy.tuner.requests.call_options import (
     EXAMPLES,
     BindOption,
     OutOption,
@@ -30,10 +33,7 @@ from ansorpy.tuner.call_options import (
     StoreOption,
     TargetOption,
 )
-from ansorpy.tuner.keywords import keywords_after
-from ansorpy.tuner.option import Option
-from ansorpy.tuner.options import LocalOptions, values
-from ansorpy.tuner.request import read_dags
+from ansorpy.tuner.requests.request import read_dags
 
 __all__ = ["tune"]  # `help(ansorpy.tune)` shows it
 

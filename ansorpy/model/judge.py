@@ -17,7 +17,7 @@ from ansorpy.model.contestant import MIN_CALLS, WARM_CALLS
 from ansorpy.model.events import BundleWritten, Comparing, ModelEvent
 from ansorpy.model.race import Entry, Standing, race
 from ansorpy.model.request import ModelRequest
-from ansorpy.tuner.remedies import remedies_of
+from ansorpy.tuner.reasons.remedies import remedies_of
 from ansorpy.verdict import Judgment, Peer, peer_of
 
 PACKAGES: Final[Mapping[str, str]] = {  # package of each runtime

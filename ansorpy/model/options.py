@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from ansorpy.tuner.option import Definition, Option, OptionLimits, definitions
-from ansorpy.tuner.options import MAX_TRIALS, LocalOptions, TuneOptions
+from ansorpy.tuner.options.option import Definition, Option, OptionLimits, definitions
+from ansorpy.tuner.options.tune_options import MAX_TRIALS, LocalOptions, TuneOptions
 
 TrialsPerTask = Annotated[
     int | None,

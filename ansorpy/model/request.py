@@ -9,7 +9,7 @@ from ansorpy.graph.wire.document import Document
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.verify import ModelReference
 from ansorpy.target import Target, require_cpu
-from ansorpy.tuner.options import check_whole
+from ansorpy.tuner.options.tune_options import check_whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,11 @@ from ansorpy.model.verify import ModelReference
 from ansorpy.progress import ignore
 from ansorpy.records import RecordStore
 from ansorpy.target import Target
-from ansorpy.tuner.call_options import EXAMPLES, ProgressOption, StoreOption
-from ansorpy.tuner.keywords import keywords_of
-from ansorpy.tuner.option import Option
-from ansorpy.tuner.stores import store_of
-from ansorpy.tuner.targets import target_for
+from ansorpy.tuner.options.keywords import keywords_of
+from ansorpy.tuner.options.option import Option
+from ansorpy.tuner.options.targets import target_for
+from ansorpy.tuner.parts.stores import store_of
+from ansorpy.tuner.requests.call_options import EXAMPLES, ProgressOption, StoreOption
 
 __all__ = ["compile", "compile_program"]
 

@@ -1,1 +1,1 @@
-"""The tuning spine: options, tasks, rounds, scheduler, final race, checkpoint, time budget."""
+"""The tuning: `api` for people, `tune` the spine, and a room for each part of its work."""

@@ -12,11 +12,11 @@ from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.interrupts import follow
-from ansorpy.tuner.options import LocalOptions
-from ansorpy.tuner.own_kernels import Given
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.stores import store_of
-from ansorpy.tuner.targets import target_for
+from ansorpy.tuner.options.targets import target_for
+from ansorpy.tuner.options.tune_options import LocalOptions
+from ansorpy.tuner.parts.stores import store_of
+from ansorpy.tuner.requests.own_kernels import Given
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 
 

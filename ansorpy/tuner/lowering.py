@@ -12,9 +12,9 @@ from ansorpy.schedule.schedule import read_schedule
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.first_answer import PLANS, choose
-from ansorpy.tuner.plugged import default_model
-from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.parts.plugged import default_model
+from ansorpy.tuner.race.first_answer import PLANS, choose
+from ansorpy.tuner.tasks.task import Task, rules_name
 
 PLAN = "plan"  # the stage before the first pass: the plan's own loops, sizes open
 

@@ -27,20 +27,32 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.plan.choices import ALL_PLANS
 from ansorpy.records import RecordStore
 from ansorpy.state.rule import Rule
-from ansorpy.tuner import first_answer, preflight, warm
-from ansorpy.tuner.checkpoint import Journal
-from ansorpy.tuner.contrast import contrast_of
-from ansorpy.tuner.plugged import told_parts
-from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.remedies import remedies_of
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.round import Laps, Round, append, bind, emit, evolve, measure, prebuild, update
-from ansorpy.tuner.search_state import SearchState
-from ansorpy.tuner.setup import Context, Opening, Setup, local_pools, prepare
-from ansorpy.tuner.suspects import suspects_of
-from ansorpy.tuner.task import Task
-from ansorpy.tuner.time_budget import TOLD_TRIALS, Answer
-from ansorpy.tuner.twins import each_result
+from ansorpy.tuner.parts.plugged import told_parts
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.reasons.contrast import contrast_of
+from ansorpy.tuner.reasons.remedies import remedies_of
+from ansorpy.tuner.reasons.suspects import suspects_of
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.reuse import warm
+from ansorpy.tuner.rounds import preflight
+from ansorpy.tuner.rounds.round import (
+    Laps,
+    Round,
+    append,
+    bind,
+    emit,
+    evolve,
+    measure,
+    prebuild,
+    update,
+)
+from ansorpy.tuner.rounds.search_state import SearchState
+from ansorpy.tuner.rounds.setup import Context, Opening, Setup, local_pools, prepare
+from ansorpy.tuner.tasks.checkpoint import Journal
+from ansorpy.tuner.tasks.task import Task
+from ansorpy.tuner.tasks.time_budget import TOLD_TRIALS, Answer
+from ansorpy.tuner.tasks.twins import each_result
 
 
 def run(

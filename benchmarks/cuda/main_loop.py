@@ -40,9 +40,9 @@ from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
-from ansorpy.tuner.plugged import default_model
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.parts.plugged import default_model
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import play
 from benchmarks.common import RESULTS, Row, chosen, percent, publish, say, table, write_lists
 

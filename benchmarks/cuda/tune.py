@@ -12,9 +12,9 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
-from ansorpy.tuner.plugged import default_model
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.parts.plugged import default_model
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import play
 from benchmarks.cuda.bench import Bench
 

@@ -33,7 +33,7 @@ from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.analysis import weight_bytes
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from benchmarks.common import RESULTS, Results, Row, publish
 from benchmarks.machine import run_facts

@@ -37,8 +37,8 @@ from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.first_answer import PLANS, best_of_plans, choose
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.race.first_answer import PLANS, best_of_plans, choose
+from ansorpy.tuner.tasks.task import Task
 from benchmarks.common import Cell, Results, Row, arguments, chosen, publish, say, table
 from benchmarks.descent import descended
 from benchmarks.machine import run_facts

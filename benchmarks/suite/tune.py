@@ -24,9 +24,9 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.own_kernel import OwnKernel
 from ansorpy.records import IMPORTED, MemoryStore, Origin, Record
-from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.ranking import NAIVE
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.race.ranking import NAIVE
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from benchmarks.common import RAW, chosen, commit, duration, say, today
 from benchmarks.speed import OursOnly

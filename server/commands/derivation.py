@@ -21,7 +21,7 @@ from ansorpy.server.commands.arguments import (
     Without,
 )
 from ansorpy.server.commands.common import pairs, read_file, read_settings, read_text, wrong_input
-from ansorpy.tuner.options import default_cores
+from ansorpy.tuner.options.tune_options import default_cores
 
 CORES: Final = default_cores()
 LEGEND: Final = (
@@ -107,8 +107,8 @@ def lower(
     """Print the loop nest of every task of FILE after lowering."""
     from ansorpy.loopir.printer import text
     from ansorpy.tuner.lowering import lowered
-    from ansorpy.tuner.rules import find_rules
-    from ansorpy.tuner.targets import named_target
+    from ansorpy.tuner.options.targets import named_target
+    from ansorpy.tuner.rule_sets.sets import find_rules
 
     with wrong_input():
         machine = named_target(target, cores)
@@ -152,8 +152,8 @@ def derivations(
 ) -> list[Any]:
     """Return the derivation of every task of a file."""
     from ansorpy.sketch import derive
-    from ansorpy.tuner.rules import find_rules
-    from ansorpy.tuner.targets import named_target
+    from ansorpy.tuner.options.targets import named_target
+    from ansorpy.tuner.rule_sets.sets import find_rules
 
     machine = named_target(target, cores)
     rules = find_rules(machine.kind, allow or (), without or (), read_settings().rules_dir)

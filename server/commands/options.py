@@ -8,9 +8,9 @@ from typing import Annotated, Any, TypeVar, get_args
 import typer
 
 from ansorpy.server.commands.common import pairs, read_text, wrong_input
-from ansorpy.tuner.option import Definition, definitions
-from ansorpy.tuner.options import TuneOptions
-from ansorpy.tuner.removed import REMOVED, check_removed
+from ansorpy.tuner.options.option import Definition, definitions
+from ansorpy.tuner.options.removed import REMOVED, check_removed
+from ansorpy.tuner.options.tune_options import TuneOptions
 
 Options = TypeVar("Options", bound=TuneOptions)
 

@@ -102,7 +102,7 @@ def replay(
     from ansorpy.loopir.printer import text
     from ansorpy.records import import_jsonl, lines_of
     from ansorpy.replay import carried_dag, replay
-    from ansorpy.tuner.targets import target_of
+    from ansorpy.tuner.options.targets import target_of
 
     with wrong_input(), refused_records(), opened(file) as lines:
         for number, record in enumerate(import_jsonl(lines_of(lines), file), start=1):
@@ -146,7 +146,7 @@ def _local() -> Iterator[str]:
 
 def _store() -> "RecordStore":
     """Open the records of the database, or of the store that ANSORPY_STORE names."""
-    from ansorpy.tuner.stores import store_of
+    from ansorpy.tuner.parts.stores import store_of
 
     return store_of(read_settings().store)
 

@@ -32,7 +32,7 @@ from ansorpy.server.commands.common import (
 )
 from ansorpy.server.commands.job_progress import as_line, watcher
 from ansorpy.server.commands.options import takes_options
-from ansorpy.tuner.options import values
+from ansorpy.tuner.options.tune_options import values
 
 if TYPE_CHECKING:  # imported on first use, because `ansorpy tune` does not need the client
     from ansorpy.client import Client, Job

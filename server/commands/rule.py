@@ -21,8 +21,8 @@ from ansorpy.server.commands.common import (
 from ansorpy.units import clock, counted
 
 if TYPE_CHECKING:
-    from ansorpy.tuner.rule_check import CheckedOperator, Counterexample
-    from ansorpy.tuner.rule_child import CheckBegun, RuleReport, RuleRequest
+    from ansorpy.tuner.rule_sets.check import CheckedOperator, Counterexample
+    from ansorpy.tuner.rule_sets.child import CheckBegun, RuleReport, RuleRequest
 
 HEAD: Final = ("rule", "states", "shapes", "sketches", "interpreted", "compiled", "result")
 
@@ -74,7 +74,7 @@ def check(
     130 interrupted.
     """
     from ansorpy.rules.counts import COUNTS
-    from ansorpy.tuner.rule_child import RuleRequest
+    from ansorpy.tuner.rule_sets.child import RuleRequest
 
     with wrong_input():
         text = read_source(on)[0] if on is not None else ""
@@ -89,7 +89,7 @@ def check(
 
 def _checked(request: "RuleRequest", as_json: bool) -> "RuleReport":
     """Check rules, with a line per operator unless `as_json`; an interrupt ends the check."""
-    from ansorpy.tuner.rule_child import CheckBegun, RuleReport, check_in_child, report_of
+    from ansorpy.tuner.rule_sets.child import CheckBegun, RuleReport, check_in_child, report_of
 
     begun = CheckBegun((), ())
     checked: list[CheckedOperator] = []
@@ -121,7 +121,7 @@ class CheckTally:
 
     def take(self, event: "CheckBegun | CheckedOperator") -> None:
         """Note the begin, or a checked operator."""
-        from ansorpy.tuner.rule_child import CheckBegun
+        from ansorpy.tuner.rule_sets.child import CheckBegun
 
         if isinstance(event, CheckBegun):
             self.operators = event.operators

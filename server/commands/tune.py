@@ -84,11 +84,11 @@ def tune(
         from ansorpy.progress import reporter
         from ansorpy.target import require_cpu
         from ansorpy.tuner.interrupts import follow
+        from ansorpy.tuner.options.targets import named_target
+        from ansorpy.tuner.parts.stores import store_of
         from ansorpy.tuner.process_age import process_begin_s
-        from ansorpy.tuner.request import Request
-        from ansorpy.tuner.rules import find_rules
-        from ansorpy.tuner.stores import store_of
-        from ansorpy.tuner.targets import named_target
+        from ansorpy.tuner.requests.request import Request
+        from ansorpy.tuner.rule_sets.sets import find_rules
         from ansorpy.tuner.tune import run
 
         if is_model(file):

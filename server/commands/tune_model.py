@@ -80,9 +80,9 @@ def _tuned(
     from ansorpy.model.events import BundleWritten, ModelEvent
     from ansorpy.model.progress import model_reporter
     from ansorpy.tuner.interrupts import follow
+    from ansorpy.tuner.parts.stores import store_of
     from ansorpy.tuner.process_age import process_begin_s
-    from ansorpy.tuner.rules import find_rules
-    from ansorpy.tuner.stores import store_of
+    from ansorpy.tuner.rule_sets.sets import find_rules
 
     request = request_of(options, Path(file), target, out, numbers(bind), shapes_of(shape))
     settings = read_settings()

@@ -19,8 +19,8 @@ from ansorpy.rewrites.capabilities import capabilities
 from ansorpy.server.doctor.finding import Finding
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.state.rule import name_of
-from ansorpy.tuner.rule_files import MODULES, identity, load_rules, rule_folder
-from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.rule_sets.files import MODULES, identity, load_rules, rule_folder
+from ansorpy.tuner.rule_sets.sets import find_rules
 
 PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 PACKAGES: Final = ("ansorpy", "numpy", "numba", "llvmlite", "lightgbm", "sqlalchemy", "fastapi")

@@ -18,9 +18,9 @@ from ansorpy.server.schemas.base import DIGEST_PATTERN, NAME_PATTERN
 from ansorpy.server.schemas.job import RULES
 from ansorpy.server.schemas.problem import Mistake
 from ansorpy.target import listed
-from ansorpy.tuner.networks import WEIGHT_PATTERN
-from ansorpy.tuner.options import ALLOW_PATTERN, RULE_PATTERN
-from ansorpy.tuner.removed import REMOVED
+from ansorpy.tuner.options.networks import WEIGHT_PATTERN
+from ansorpy.tuner.options.removed import REMOVED
+from ansorpy.tuner.options.tune_options import ALLOW_PATTERN, RULE_PATTERN
 
 MAX_MISTAKES: Final = 20
 MAX_PLACE: Final = 80

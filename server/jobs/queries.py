@@ -34,7 +34,7 @@ from ansorpy.server.jobs.reuse import newest_reusable
 from ansorpy.server.jobs.states import State, move
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.target import GPU_NAMES, cuda_target
-from ansorpy.tuner.trust import are_current
+from ansorpy.tuner.tasks.trust import are_current
 
 EXAMPLES: Final = 3  # messages per kind of failure
 RETRY_QUEUE_S: Final = 30  # Retry-After if the queue of a tenant is full

@@ -15,9 +15,15 @@ from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.modes import check_one_task
-from ansorpy.tuner.networks import named, networks_of, task_weights
-from ansorpy.tuner.options import TuneOptions, job_fields, later_options, options_of, values
+from ansorpy.tuner.options.modes import check_one_task
+from ansorpy.tuner.options.networks import named, networks_of, task_weights
+from ansorpy.tuner.options.tune_options import (
+    TuneOptions,
+    job_fields,
+    later_options,
+    options_of,
+    values,
+)
 
 MAX_MODEL_TASKS: Final = 512  # tasks of a job that tunes a model
 MAX_TRIALS: Final = 100_000  # trials of a job

@@ -11,8 +11,8 @@ from ansorpy.server.schemas.base import DIGEST_PATTERN, Digest, Whole, Wire
 from ansorpy.server.schemas.model import Bindings, Extents
 from ansorpy.server.schemas.options import BudgetFields, OptionFields
 from ansorpy.target import MAX_NAME
-from ansorpy.tuner.option import definitions
-from ansorpy.tuner.options import TuneOptions, options_of
+from ansorpy.tuner.options.option import definitions
+from ansorpy.tuner.options.tune_options import TuneOptions, options_of
 
 MAX_TEXT = 64 * 1024
 MAX_TASKS = 64

@@ -7,8 +7,8 @@ from pydantic import Field, create_model
 
 from ansorpy.model.options import model_definitions
 from ansorpy.server.schemas.base import NAME_PATTERN, Whole, Wire
-from ansorpy.tuner.option import Definition, OptionLimits, definitions
-from ansorpy.tuner.options import TuneOptions
+from ansorpy.tuner.options.option import Definition, OptionLimits, definitions
+from ansorpy.tuner.options.tune_options import TuneOptions
 
 MAX_WORD: Final = 64  # characters of the name of a plug-in
 MAX_DOCUMENT: Final = 64 * 1024  # characters of a document as text

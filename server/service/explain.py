@@ -32,9 +32,9 @@ from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.plugins import SPACES
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import rules_name
+from ansorpy.tuner.options.plugins import SPACES
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import rules_name
 
 NO_TASK: Final = "cannot find this task because the job has none of this name; expected a task name"
 OF_MODEL: Final = (

@@ -29,14 +29,14 @@ from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
 from ansorpy.target import parse_target, require_cpu
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.allocation import chosen_dags
-from ansorpy.tuner.modes import check_mode_target
-from ansorpy.tuner.networks import networks_of
-from ansorpy.tuner.options import changed, check_whole, values
-from ansorpy.tuner.plugins import GROUPS, check_chosen, check_measurer
-from ansorpy.tuner.request import check_estimated, check_throughput
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.spaces import check_space
+from ansorpy.tuner.options.allocation import chosen_dags
+from ansorpy.tuner.options.modes import check_mode_target
+from ansorpy.tuner.options.networks import networks_of
+from ansorpy.tuner.options.plugins import GROUPS, check_chosen, check_measurer
+from ansorpy.tuner.options.tune_options import changed, check_whole, values
+from ansorpy.tuner.parts.spaces import check_space
+from ansorpy.tuner.requests.request import check_estimated, check_throughput
+from ansorpy.tuner.rule_sets.sets import find_rules
 
 StateChange = Literal["cancel", "pause", "resume"]
 

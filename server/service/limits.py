@@ -6,7 +6,7 @@ from typing import Any
 
 from ansorpy.errors import SpecError
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.preflight import dag_bytes
+from ansorpy.tuner.rounds.preflight import dag_bytes
 
 
 @dataclass(frozen=True, slots=True)

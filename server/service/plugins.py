@@ -3,8 +3,8 @@
 from importlib.metadata import entry_points
 
 from ansorpy.server.schemas.service import PluginReply, Plugins
-from ansorpy.tuner.plugins import LISTED, OURS, package_of, plugins
-from ansorpy.tuner.rules import GROUP
+from ansorpy.tuner.options.plugins import LISTED, OURS, package_of, plugins
+from ansorpy.tuner.rule_sets.sets import GROUP
 
 
 def plugin_list() -> Plugins:

@@ -25,12 +25,12 @@ from ansorpy.server.schemas.job import (
 )
 from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import flop_count
-from ansorpy.tuner.allocation import THROUGHPUT
-from ansorpy.tuner.networks import Networks, network_results, networks_of, task_weights
-from ansorpy.tuner.options import values
-from ansorpy.tuner.plugins import GROUPS
-from ansorpy.tuner.preflight import dag_bytes
-from ansorpy.tuner.twins import leaders, twin_names
+from ansorpy.tuner.options.allocation import THROUGHPUT
+from ansorpy.tuner.options.networks import Networks, network_results, networks_of, task_weights
+from ansorpy.tuner.options.plugins import GROUPS
+from ansorpy.tuner.options.tune_options import values
+from ansorpy.tuner.rounds.preflight import dag_bytes
+from ansorpy.tuner.tasks.twins import leaders, twin_names
 from ansorpy.units import counted
 
 SUMMARY_TASKS: Final = 3

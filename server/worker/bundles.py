@@ -15,7 +15,7 @@ from ansorpy.server.jobs.events import add_event
 from ansorpy.server.jobs.latency import BUNDLE, Latency
 from ansorpy.server.jobs.states import touch
 from ansorpy.server.worker.leased_job import LeasedJob
-from ansorpy.tuner.trust import versions
+from ansorpy.tuner.tasks.trust import versions
 
 KEPT = 2  # bundles of a job: the newest, and the one before, which may be on its way to a client
 

@@ -10,7 +10,7 @@ from ansorpy.codegen.simt.device.present import present_gpus
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
 from ansorpy.target import GPU_NAMES
-from ansorpy.tuner.trust import PACKAGES
+from ansorpy.tuner.tasks.trust import PACKAGES
 
 
 @dataclass(frozen=True, slots=True)

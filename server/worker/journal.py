@@ -40,10 +40,10 @@ from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.server.worker.packages import package_of
-from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
-from ansorpy.tuner.networks import task_weights
-from ansorpy.tuner.objective import weighted_latency_s
-from ansorpy.tuner.twins import leaders, summed
+from ansorpy.tuner.options.networks import task_weights
+from ansorpy.tuner.options.objective import weighted_latency_s
+from ansorpy.tuner.tasks.checkpoint import Checkpoint, StoredSearch
+from ansorpy.tuner.tasks.twins import leaders, summed
 
 NOTED: Final[Mapping[type, Kind]] = {  # events that are stored with their fields
     Preflight: "preflight",

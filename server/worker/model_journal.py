@@ -47,8 +47,8 @@ from ansorpy.server.worker.journal import note_event, note_round, space_counts, 
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
-from ansorpy.tuner.preflight import dag_bytes
+from ansorpy.tuner.rounds.preflight import dag_bytes
+from ansorpy.tuner.tasks.checkpoint import Checkpoint, StoredSearch
 
 HISTORY: Final = 256  # estimates that are kept of a job; beyond it, every second one is left out
 

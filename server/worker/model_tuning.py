@@ -21,8 +21,8 @@ from ansorpy.server.db import model_files
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.model_journal import ModelJournal
 from ansorpy.state.rule import Rule
-from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.requests.request import Request
 
 LEAST_S: Final = 1e-3  # time limit of a job that has none left: first answers have no limit
 

@@ -130,10 +130,10 @@ def load_engine(settings: ServiceSettings) -> Tune:
     from ansorpy.measure.host import local_target
     from ansorpy.measure.timing.settings import MeasureSettings
     from ansorpy.server.worker.model_tuning import tune_model
-    from ansorpy.tuner.pools import Pools, shared_pools
-    from ansorpy.tuner.request import Request
-    from ansorpy.tuner.rules import find_rules
-    from ansorpy.tuner.targets import named_gpu
+    from ansorpy.tuner.options.targets import named_gpu
+    from ansorpy.tuner.parts.pools import Pools, shared_pools
+    from ansorpy.tuner.requests.request import Request
+    from ansorpy.tuner.rule_sets.sets import find_rules
     from ansorpy.tuner.tune import run
 
     gbm.preload()

@@ -31,7 +31,7 @@ from ansorpy.rules import CUDA
 from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.trust import versions
+from ansorpy.tuner.tasks.trust import versions
 from tests.artifact.emulated_driver import BAD_PTX, NO_CODE, Producer, Shared, ZipDevice
 from tests.artifact.mutations import resealed
 from tests.codegen.simt.test_report import needs_ptxas

@@ -23,8 +23,8 @@ from ansorpy.artifact.package import LIBRARY, MANIFEST, box, read_bytes
 from ansorpy.errors import PackageError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.timing.libraries import Exported
-from ansorpy.tuner.contestant import Contestant
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.race.contestant import Contestant
+from ansorpy.tuner.tasks.task import Task
 from tests.artifact.mutations import crafted, mutated, resealed
 from tests.artifact.test_native import made, zipped  # noqa: F401 - a fixture
 from tests.artifact.test_pack import MM, packed

@@ -21,8 +21,8 @@ from ansorpy.population import sample
 from ansorpy.rules import CPU
 from ansorpy.te.dag import Dag
 from ansorpy.topi.suites import SUITE_SMALL
-from ansorpy.tuner.contestant import Contestant, contestant
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.race.contestant import Contestant, contestant
+from ansorpy.tuner.tasks.task import Task
 from tests.artifact.test_pack import packed
 
 pytestmark = pytest.mark.slow

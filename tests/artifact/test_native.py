@@ -27,10 +27,10 @@ from ansorpy.records import Race, Record
 from ansorpy.replay import plan_text
 from ansorpy.rules import CPU
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.contestant import Contestant, contestant
-from ansorpy.tuner.final_race import export_of
-from ansorpy.tuner.task import Task
-from ansorpy.tuner.trust import versions
+from ansorpy.tuner.race.contestant import Contestant, contestant
+from ansorpy.tuner.race.final_race import export_of
+from ansorpy.tuner.tasks.task import Task
+from ansorpy.tuner.tasks.trust import versions
 from tests.plan.test_meaning import packing
 
 ROOT = Path(__file__).parent.parent.parent

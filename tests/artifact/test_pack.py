@@ -23,9 +23,9 @@ from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, Record
 from ansorpy.target import Target
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
-from ansorpy.tuner.contestant import Contestant, untuned
-from ansorpy.tuner.task import Task
-from ansorpy.tuner.trust import versions
+from ansorpy.tuner.race.contestant import Contestant, untuned
+from ansorpy.tuner.tasks.task import Task
+from ansorpy.tuner.tasks.trust import versions
 
 MM = "def mm(float(5,7) A, float(7,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 TWO = "def two(float(9) A) -> (S, D) { S() +=! A(i)  D(i) = A(i) * 2 }"

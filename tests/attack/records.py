@@ -36,10 +36,10 @@ from ansorpy.server.cli import app
 from ansorpy.state.steps import reformulations
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
-from ansorpy.tuner import record_lookup, warm
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.reuse import record_lookup, warm
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import Task, rules_name
 from ansorpy.tuner.tune import run
 from tests.attack.forge import CONV, TARGET, TASKS, TRIALS, Attack, attack
 from tests.fakes import fake_pools

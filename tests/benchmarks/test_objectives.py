@@ -8,7 +8,7 @@ import pytest
 from ansorpy.frontends.tc.text import parse
 from ansorpy.rules import CPU
 from ansorpy.target import Target
-from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.tasks.task import Task, rules_name
 from benchmarks.objectives import NETWORK, WEIGHTS, at_share, latency_s, page, searched
 from tests.fakes import FakePool
 

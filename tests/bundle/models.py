@@ -26,8 +26,8 @@ from ansorpy.plan.choices import naive
 from ansorpy.plan.plan import Plan
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
-from ansorpy.tuner.final_race import export_program
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.race.final_race import export_program
+from ansorpy.tuner.tasks.task import Task
 from tests.plan.test_meaning import packing
 
 Array = npt.NDArray[Any]

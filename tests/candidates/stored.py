@@ -38,8 +38,8 @@ from ansorpy.topi.workloads import (
     max_pool2d,
     softmax,
 )
-from ansorpy.tuner.plugged import default_model
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.parts.plugged import default_model
+from ansorpy.tuner.tasks.task import Task
 
 FOLDER: Final = Path(__file__).parent / "data"
 ROWS: Final = 32

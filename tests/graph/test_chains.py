@@ -12,7 +12,7 @@ from ansorpy.graph.partition import partition
 from ansorpy.measure.host import local_target
 from ansorpy.model.compile import fuses
 from ansorpy.model.tasks import tasks_of
-from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.rule_sets.sets import find_rules
 from tests.graph.random_graph import random_inputs
 
 

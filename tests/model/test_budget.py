@@ -19,7 +19,7 @@ from ansorpy.model.request import ModelRequest
 from ansorpy.model.verify import reference_of
 from ansorpy.progress import as_line
 from ansorpy.records import MemoryStore
-from ansorpy.tuner.time_budget import (
+from ansorpy.tuner.tasks.time_budget import (
     FEW_PLANS_S,
     HURRIED_FINISH_S,
     LIBRARY_END_S,

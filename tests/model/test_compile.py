@@ -34,7 +34,7 @@ from ansorpy.model.verify import check, reference_of
 from ansorpy.records import MemoryStore
 from ansorpy.replay import carried_dag
 from ansorpy.state.rule import Rule
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.requests.request import Request
 
 # All but `tuned`, which is made before: it searches with as many candidates as a user does.
 pytestmark = pytest.mark.usefixtures("few_candidates")

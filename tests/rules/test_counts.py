@@ -7,7 +7,7 @@ import pytest
 
 from ansorpy import rules
 from ansorpy.rules.counts import COUNTS
-from ansorpy.tuner.rule_check import operators, sketch_counts
+from ansorpy.tuner.rule_sets.check import operators, sketch_counts
 
 FILE: Final = Path(__file__).parents[2] / "rules" / "counts.py"
 HEAD: Final = '''\

@@ -12,7 +12,7 @@ from ansorpy.state.transform import tile
 from ansorpy.target import Target
 from ansorpy.te.analysis import Answer
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.rule_check import (
+from ansorpy.tuner.rule_sets.check import (
     CheckedOperator,
     CheckOperator,
     Counterexample,

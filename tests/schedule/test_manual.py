@@ -20,7 +20,7 @@ from ansorpy.records import MemoryStore
 from ansorpy.schedule import create_schedule
 from ansorpy.server.cli import app
 from ansorpy.target import Target
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 from tests.model.test_compile import small_model

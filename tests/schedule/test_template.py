@@ -37,11 +37,11 @@ from ansorpy.schedule.knobs import Knob, Value, order_knob, split_knob
 from ansorpy.schedule.lowered import scheduled
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.knob_space import TUNERS, KnobSpace
-from ansorpy.tuner.plugged import default_model
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.spaces import space_of
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.parts.knob_space import TUNERS, KnobSpace
+from ansorpy.tuner.parts.plugged import default_model
+from ansorpy.tuner.parts.spaces import space_of
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 

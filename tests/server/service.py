@@ -25,7 +25,7 @@ from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.latency import Latency
 from ansorpy.server.settings import ServiceSettings
-from ansorpy.tuner.trust import versions
+from ansorpy.tuner.tasks.trust import versions
 from ansorpy.verdict import Judgment, Peer
 from tests.artifact.test_pack import packed
 from tests.importers.hostile import VALID

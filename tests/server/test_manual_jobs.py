@@ -11,7 +11,7 @@ from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.journal import JobJournal
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.target import Target
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 from tests.server.service import MM, Service, service

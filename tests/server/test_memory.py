@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansorpy.server.service.limits import RequestLimits
-from ansorpy.tuner.preflight import CHECKING_TIMES
+from ansorpy.tuner.rounds.preflight import CHECKING_TIMES
 from tests.server.databases import ON_SQLITE
 from tests.server.hostile import body, nodes, shaped
 from tests.server.process import Live, process

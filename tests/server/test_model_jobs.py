@@ -37,7 +37,7 @@ from ansorpy.server.schemas.model import SimplifyRequest
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.model_journal import HISTORY, ModelJournal
 from ansorpy.server.worker.tuner_main import load_engine, run_job
-from ansorpy.tuner.checkpoint import Checkpoint
+from ansorpy.tuner.tasks.checkpoint import Checkpoint
 from ansorpy.verdict import Judgment
 from tests.server.onnx_models import small
 from tests.server.service import Service, service

@@ -29,8 +29,8 @@ from ansorpy.server.worker.journal import JobJournal
 from ansorpy.server.worker.model_journal import ModelJournal
 from ansorpy.server.worker.tuner_main import run_job
 from ansorpy.target import Target
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.time_budget import TimeBudget
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tasks.time_budget import TimeBudget
 from ansorpy.tuner.tune import run
 from ansorpy.verdict import Judgment, Peer
 from tests.fakes import cost_s, fake_pools

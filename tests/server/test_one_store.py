@@ -20,7 +20,7 @@ from ansorpy.records import (
 from ansorpy.server.db.old_records import take_in
 from ansorpy.server.db.records import SqlStore
 from ansorpy.server.settings import ServiceSettings
-from ansorpy.tuner.stores import store_of
+from ansorpy.tuner.parts.stores import store_of
 from tests.server.test_cli import MM
 from tests.test_records import KEY, trial
 from tests.tuner.test_plugins import events
@@ -135,7 +135,7 @@ def test_another_database_takes_no_file_in(
 WRITER = """
 import sys
 from ansorpy.records import MEASURED
-from ansorpy.tuner.stores import store_of
+from ansorpy.tuner.parts.stores import store_of
 from tests.test_records import trial
 
 me = int(sys.argv[1])

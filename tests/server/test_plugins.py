@@ -9,8 +9,8 @@ from sqlalchemy import Engine
 from typer.testing import CliRunner
 
 from ansorpy.server.cli import app
-from ansorpy.tuner.plugins import MEASURERS, SEARCHES, SPACES
-from ansorpy.tuner.rules import registered
+from ansorpy.tuner.options.plugins import MEASURERS, SEARCHES, SPACES
+from ansorpy.tuner.rule_sets.sets import registered
 from tests.server.databases import ON_SQLITE
 from tests.server.service import MM, Service, service
 from tests.server.test_rule_files import ran

@@ -14,7 +14,7 @@ from ansorpy.errors import SpecError
 from ansorpy.server.cli import app
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.jobs import queries
-from ansorpy.tuner.removed import REMOVED
+from ansorpy.tuner.options.removed import REMOVED
 from tests.server.onnx_models import small
 from tests.server.service import MM, Service, service
 from tests.server.test_model_jobs import ask, work

@@ -14,9 +14,9 @@ from ansorpy.rules import counts
 from ansorpy.server.cli import app
 from ansorpy.server.commands.rule import showing
 from ansorpy.state.rule import name_of
-from ansorpy.tuner import rule_child
-from ansorpy.tuner.rule_check import CheckedOperator
-from ansorpy.tuner.rule_child import CheckBegun, RuleReport, RuleRequest, check_in_child
+from ansorpy.tuner.rule_sets import child as rule_child
+from ansorpy.tuner.rule_sets.check import CheckedOperator
+from ansorpy.tuner.rule_sets.child import CheckBegun, RuleReport, RuleRequest, check_in_child
 from tests.server.service import MM
 from tests.tuner.test_rule_files import GOOD, written
 

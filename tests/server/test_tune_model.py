@@ -165,7 +165,7 @@ def test_a_document_is_written_after_all_passes(model: Path, tmp_path: Path) -> 
     ("place", "told"),
     [
         (
-            "ansorpy.tuner.targets.named_target",
+            "ansorpy.tuner.options.targets.named_target",
             "interrupted before the search: nothing was written",
         ),
         ("ansorpy.model.api.read_model", "interrupted: no bundle was written"),

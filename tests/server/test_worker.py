@@ -43,7 +43,7 @@ from ansorpy.server.worker.stop_flag import StopFlag
 from ansorpy.server.worker.tuner_main import Tune, run_job
 from ansorpy.server.worker.tuner_process import Message
 from ansorpy.server.worker.worker_loop import WorkerLoop
-from ansorpy.tuner.checkpoint import Checkpoint
+from ansorpy.tuner.tasks.checkpoint import Checkpoint
 from tests.server.test_lease import submit
 
 DERIVED = Derived("mm", 3, 9, 0.1)

@@ -16,7 +16,7 @@ from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.journal import JobJournal
 from ansorpy.server.worker.tuner_main import main
 from ansorpy.target import Target
-from ansorpy.tuner.checkpoint import Checkpoint
+from ansorpy.tuner.tasks.checkpoint import Checkpoint
 from tests.measure.fake import BACKEND, matmul, program
 
 CRASHES, HANGS, ROUNDS = 100, 10, 10

@@ -11,9 +11,9 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
 from ansorpy.records import IMPORTED, MemoryStore, import_jsonl
 from ansorpy.schedule.knobs import split_knob
-from ansorpy.tuner.knob_space import TUNERS
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.parts.knob_space import TUNERS
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tune import run
 from tests.server.service import MM
 from tests.systems.stage import Stage, left, template_body

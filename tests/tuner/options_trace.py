@@ -18,14 +18,14 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import ansorpy
-from ansorpy.tuner.options import TuneOptions
+from ansorpy.tuner.options.tune_options import TuneOptions
 from tests.fakes import fake_pools
 
 PACKAGE: Final = Path(ansorpy.__file__).parent
 PYPROJECT: Final = PACKAGE.parent / "pyproject.toml"
 TEXT: Final = "def mm(float(24,24) A, float(24,24) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
-DECORATOR: Final = "tuner/keywords.py"  # it calls the functions that it is given, of any floor
+DECORATOR: Final = "tuner/options/keywords.py"  # it calls functions of any floor
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ import pytest
 
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.interleave import PairedTimes
-from ansorpy.tuner import final_race
-from ansorpy.tuner.final_race import calm_race, slowdown_of
+from ansorpy.tuner.race import final_race
+from ansorpy.tuner.race.final_race import calm_race, slowdown_of
 
 COSTS = {"tuned 0": 1.0, "tuned 1": 2.0, "tuned 2": None}
 

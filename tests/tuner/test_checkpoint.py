@@ -16,13 +16,13 @@ from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d_bias_relu
-from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch, set_state, state_of
-from ansorpy.tuner.first_answer import PLANS
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.search_state import StopCriteria
-from ansorpy.tuner.task import Task
-from ansorpy.tuner.trust import versions
+from ansorpy.tuner.race.first_answer import PLANS
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rounds.search_state import StopCriteria
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.checkpoint import Checkpoint, StoredSearch, set_state, state_of
+from ansorpy.tuner.tasks.task import Task
+from ansorpy.tuner.tasks.trust import versions
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 

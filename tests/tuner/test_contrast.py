@@ -22,9 +22,9 @@ from ansorpy.search import Candidate
 from ansorpy.server.service.explain import contrast_of as stored_contrast
 from ansorpy.server.worker.journal import wire_of
 from ansorpy.target import Target
-from ansorpy.tuner.contrast import FEATURES, PRIOR, STORES, differences, runner_up
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.reasons.contrast import FEATURES, PRIOR, STORES, differences, runner_up
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 from ansorpy.units import duration
 from tests.fakes import fake_pools

@@ -27,12 +27,12 @@ from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul
-from ansorpy.tuner import first_answer
-from ansorpy.tuner.delivery import FINALISTS, RACES
-from ansorpy.tuner.first_answer import First
-from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.delivery.at_once import FINALISTS, RACES
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.race.first_answer import First
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import FakePool, cost_s
 from tests.measure.in_process import loops

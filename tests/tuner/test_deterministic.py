@@ -14,9 +14,9 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.records import MEASURED, MemoryStore
 from ansorpy.target import Target
-from ansorpy.tuner.options import TuneOptions, check_whole
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.options.tune_options import TuneOptions, check_whole
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tune import run
 from tests.fakes import cost_s, fake_pools
 

@@ -29,9 +29,10 @@ from ansorpy.rules import CUDA
 from ansorpy.target import Target, cuda_target, gpu_target
 from ansorpy.te.analysis import workload_key
 from ansorpy.topi import workloads
-from ansorpy.tuner import pools, targets
-from ansorpy.tuner.pools import Pools, SharedPools, pool_of
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.options import targets
+from ansorpy.tuner.parts import pools
+from ansorpy.tuner.parts.pools import Pools, SharedPools, pool_of
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from tests.artifact.emulated_driver import ZipDevice
 from tests.codegen.simt.device.test_operators import EMULATED

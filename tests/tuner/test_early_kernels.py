@@ -16,13 +16,13 @@ from ansorpy.progress import as_line
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.topi import workloads
-from ansorpy.tuner import first_answer
-from ansorpy.tuner.checkpoint import StoreJournal
-from ansorpy.tuner.delivery import Deliveries
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.setup import local_pools
-from ansorpy.tuner.task import Task, rules_name
-from ansorpy.tuner.time_budget import DELIVERY_SHARE, FINISH_S, LIBRARY_S, TimeBudget
+from ansorpy.tuner.delivery.at_once import Deliveries
+from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rounds.setup import local_pools
+from ansorpy.tuner.tasks.checkpoint import StoreJournal
+from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.time_budget import DELIVERY_SHARE, FINISH_S, LIBRARY_S, TimeBudget
 from ansorpy.tuner.tune import run
 
 pytestmark = pytest.mark.usefixtures("few_candidates")

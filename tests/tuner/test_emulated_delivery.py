@@ -28,9 +28,9 @@ from ansorpy.target import Target, cuda_target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
-from ansorpy.tuner.emulated_delivery import FINALISTS
-from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.delivery.emulated import FINALISTS
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 
 pytestmark = pytest.mark.usefixtures("few_candidates")

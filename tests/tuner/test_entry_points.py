@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy.tuner.entry_points import points_of
+from ansorpy.tuner.options.entry_points import points_of
 from tests.tuner.test_plugins import installer
 
 GROUP = "ansorpy.searches"

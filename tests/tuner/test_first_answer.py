@@ -22,9 +22,9 @@ from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
-from ansorpy.tuner import first_answer
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tasks.task import Task, rules_name
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 

@@ -18,10 +18,10 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul, matmul_relu
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.reuse.warm import of_same_extents
+from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tune import run
-from ansorpy.tuner.warm import of_same_extents
 from tests.fakes import fake_pools
 
 pytestmark = pytest.mark.usefixtures("few_candidates")

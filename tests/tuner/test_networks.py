@@ -16,12 +16,12 @@ from ansorpy.server.jobs.submission import Submission
 from ansorpy.target import Target
 from ansorpy.te.analysis import structure_key
 from ansorpy.topi.workloads import conv2d, matmul
-from ansorpy.tuner.allocation import objective_of
-from ansorpy.tuner.networks import ONLY, network_results, networks_of, task_weights
-from ansorpy.tuner.options import TuneOptions
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.scheduler import Settings, TaskScheduler
-from ansorpy.tuner.share import Share
+from ansorpy.tuner.options.allocation import objective_of
+from ansorpy.tuner.options.networks import ONLY, network_results, networks_of, task_weights
+from ansorpy.tuner.options.tune_options import TuneOptions
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rounds.scheduler import Settings, TaskScheduler
+from ansorpy.tuner.rounds.share import Share
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
 

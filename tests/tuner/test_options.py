@@ -14,9 +14,9 @@ from ansorpy.server.cli import app
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.job import Budget, JobRequest
 from ansorpy.target import Target
-from ansorpy.tuner.option import definitions
-from ansorpy.tuner.options import LocalOptions, TuneOptions, job_fields, options_of
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.options.option import definitions
+from ansorpy.tuner.options.tune_options import LocalOptions, TuneOptions, job_fields, options_of
+from ansorpy.tuner.requests.request import Request
 from tests.tuner.options_trace import trace
 
 pytestmark = pytest.mark.usefixtures("few_candidates")

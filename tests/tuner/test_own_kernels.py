@@ -18,9 +18,9 @@ from ansorpy.measure.timing.own_kernel import OWN, of_function
 from ansorpy.records import MemoryStore, RacedOwn, decode, encode
 from ansorpy.result import summary
 from ansorpy.topi import workloads
-from ansorpy.tuner.own_kernels import own_kernels
-from ansorpy.tuner.ranking import NAIVE, rank
-from ansorpy.tuner.request import Request
+from ansorpy.tuner.race.ranking import NAIVE, rank
+from ansorpy.tuner.requests.own_kernels import own_kernels
+from ansorpy.tuner.requests.request import Request
 from ansorpy.verdict import Judgment, Peer
 
 pytestmark = pytest.mark.usefixtures("few_candidates")

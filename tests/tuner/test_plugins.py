@@ -25,12 +25,19 @@ from ansorpy.sketch import derive
 from ansorpy.target import Target, cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d
-from ansorpy.tuner.options import TuneOptions, check_whole
-from ansorpy.tuner.plugged import generator_of, measurer_of, strategy_of
-from ansorpy.tuner.plugins import COST_MODELS, GROUPS, MEASURERS, SEARCHES, check_chosen, plugins
-from ansorpy.tuner.pools import Pools, pool_of
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.options.plugins import (
+    COST_MODELS,
+    GROUPS,
+    MEASURERS,
+    SEARCHES,
+    check_chosen,
+    plugins,
+)
+from ansorpy.tuner.options.tune_options import TuneOptions, check_whole
+from ansorpy.tuner.parts.plugged import generator_of, measurer_of, strategy_of
+from ansorpy.tuner.parts.pools import Pools, pool_of
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tune import run
 from tests.fakes import FakePool, fake_pools
 from tests.tuner.test_checkpoint import Killed, Ledger
@@ -387,7 +394,7 @@ def test_a_measuring_back_end_takes_code_of_processors(install: Install) -> None
 
 def test_a_request_for_estimates_does_not_use_the_present_gpu() -> None:
     target = cuda_target("sm_80")
-    with patch("ansorpy.tuner.request.device_of", lambda _: DEVICE):
+    with patch("ansorpy.tuner.requests.request.device_of", lambda _: DEVICE):
         asked = [
             Request.of(TuneOptions(measurer=m), parse(MM), target) for m in ("auto", "estimates")
         ]

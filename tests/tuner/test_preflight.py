@@ -17,10 +17,10 @@ from ansorpy.progress import as_line
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.topi import workloads
-from ansorpy.tuner.pools import shared_pools
-from ansorpy.tuner.preflight import LEAST_TIMES, check_memory, dag_bytes, free_memory
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.parts.pools import shared_pools
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rounds.preflight import LEAST_TIMES, check_memory, dag_bytes, free_memory
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 
 pytestmark = pytest.mark.usefixtures("few_candidates")

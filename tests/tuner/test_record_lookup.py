@@ -10,7 +10,7 @@ import ansorpy
 from ansorpy.codegen.simd_file import simd_version
 from ansorpy.codegen.version import EARLIER_COMPILERS
 from ansorpy.records import MemoryStore
-from ansorpy.tuner import record_lookup
+from ansorpy.tuner.reuse import record_lookup
 
 MM = "def mm(float(8,16) A, float(16,8) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 

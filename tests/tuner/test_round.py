@@ -15,9 +15,9 @@ from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.topi.workloads import matmul
-from ansorpy.tuner import contestant
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.race import contestant
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import Task, rules_name
 from ansorpy.tuner.tune import play
 from tests.fakes import FakePool
 

@@ -14,10 +14,10 @@ from ansorpy.state.rule import Rule
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target, cuda_target
 from ansorpy.topi.workloads import Window, conv2d, matmul_relu
-from ansorpy.tuner.contestant import Contestant, contestant
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.race.contestant import Contestant, contestant
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import Task, rules_name
 
 TARGET = Target(vector_bits=256, registers=16)
 GPU = cuda_target("sm_90")

@@ -7,12 +7,12 @@ import pytest
 from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.topi.workloads import matmul
-from ansorpy.tuner.objective import WeightedSum
-from ansorpy.tuner.scheduler import LARGE_ROUND, Settings
-from ansorpy.tuner.search_state import FIRST_HELD, HELD, SearchState, StopCriteria
-from ansorpy.tuner.share import Share, Turn
-from ansorpy.tuner.task import Task, rules_name
-from ansorpy.tuner.time_budget import TimeBudget
+from ansorpy.tuner.options.objective import WeightedSum
+from ansorpy.tuner.rounds.scheduler import LARGE_ROUND, Settings
+from ansorpy.tuner.rounds.search_state import FIRST_HELD, HELD, SearchState, StopCriteria
+from ansorpy.tuner.rounds.share import Share, Turn
+from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.time_budget import TimeBudget
 
 TARGET = Target()
 

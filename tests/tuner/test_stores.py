@@ -9,8 +9,8 @@ import pytest
 from ansorpy.errors import PluginError, SpecError
 from ansorpy.events import Finished
 from ansorpy.records import MEASURED, JsonlStore, MemoryStore, RecordStore
-from ansorpy.tuner.plugins import STORES, plugins
-from ansorpy.tuner.stores import PluggedStore, store_of
+from ansorpy.tuner.options.plugins import STORES, plugins
+from ansorpy.tuner.parts.stores import PluggedStore, store_of
 from tests.test_records import KEY, StoreContract, trial
 from tests.tuner.test_plugins import Install, events, install_example, installer
 

@@ -19,8 +19,8 @@ from ansorpy.result import explanation
 from ansorpy.rules import CPU
 from ansorpy.server.service.explain import suspects_of
 from ansorpy.target import Target
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.suspects import ERROR, LEAST_FAILED, Traits, suspects, upper_tail
+from ansorpy.tuner.reasons.suspects import ERROR, LEAST_FAILED, Traits, suspects, upper_tail
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from tests.fakes import cost_s, fake_pools
 

@@ -16,13 +16,13 @@ from ansorpy.measure.workers.cores import slot_cores, usable_cores
 from ansorpy.records import MemoryStore, copies_of, items_per_s, task_key
 from ansorpy.result import summary
 from ansorpy.target import Target, cuda_target
-from ansorpy.tuner.options import TuneOptions
-from ansorpy.tuner.pools import shared_pools
-from ansorpy.tuner.preflight import check_memory
-from ansorpy.tuner.request import Request, check_throughput
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.setup import local_pools
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.options.tune_options import TuneOptions
+from ansorpy.tuner.parts.pools import shared_pools
+from ansorpy.tuner.requests.request import Request, check_throughput
+from ansorpy.tuner.rounds.preflight import check_memory
+from ansorpy.tuner.rounds.setup import local_pools
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 

@@ -32,13 +32,13 @@ from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d_bias_relu
-from ansorpy.tuner import first_answer
-from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.process_age import process_begin_s
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import Task
-from ansorpy.tuner.time_budget import (
+from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import Task
+from ansorpy.tuner.tasks.time_budget import (
     ANSWERS_S,
     DELIVERY_SHARE,
     DOUBT,

@@ -16,10 +16,10 @@ from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.records import MemoryStore, RecordStore
 from ansorpy.rules import CPU
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tasks.task import Task
+from ansorpy.tuner.tasks.twins import each_told, leaders, renamed, summed, twin_names, united, zips
 from ansorpy.tuner.tune import run
-from ansorpy.tuner.twins import each_told, leaders, renamed, summed, twin_names, united, zips
 from tests.artifact.test_pack import TARGET
 from tests.fakes import fake_pools
 

@@ -18,12 +18,12 @@ from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d
-from ansorpy.tuner.request import Request
-from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import rules_name
-from ansorpy.tuner.trust import CODEGEN, is_current, is_trusted, versions
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.reuse.warm import LOOKED_AT, NOTES, SEEDS
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.task import rules_name
+from ansorpy.tuner.tasks.trust import CODEGEN, is_current, is_trusted, versions
 from ansorpy.tuner.tune import run
-from ansorpy.tuner.warm import LOOKED_AT, NOTES, SEEDS
 from tests.fakes import fake_pools
 
 (MM,) = parse("def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")

@@ -10,8 +10,8 @@ from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.topi import workloads
-from ansorpy.tuner.first_answer import PLANS, TIMED, best_of_plans
-from ansorpy.tuner.task import Task
+from ansorpy.tuner.race.first_answer import PLANS, TIMED, best_of_plans
+from ansorpy.tuner.tasks.task import Task
 from benchmarks.models.first_choices import (
     Timed,
     errors,

@@ -25,8 +25,8 @@ from ansorpy.records import MemoryStore, RacedOwn, decode, encode
 from ansorpy.result import summary
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
-from ansorpy.tuner.options import TuneOptions, later_options
-from ansorpy.tuner.ranking import NAIVE, rank
+from ansorpy.tuner.options.tune_options import TuneOptions, later_options
+from ansorpy.tuner.race.ranking import NAIVE, rank
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
 

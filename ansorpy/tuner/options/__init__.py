@@ -1,0 +1,1 @@
+"""Options of a tuning, each defined once: types, limits, defaults, refusals."""

@@ -1,0 +1,227 @@
+"""The first answer: the choice of the cost model, built and checked before the first trial.
+
+Without trials, the best choices of several plans are timed, and the fastest is the answer.
+
+Source: docs/adr/0058-first-answers.md.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ansorpy.artifact import Test, make_test
+from ansorpy.artifact.archive import pack_native
+from ansorpy.artifact.rate import Rate
+from ansorpy.codegen.exported_types import Export, Library
+from ansorpy.cost.model import CostModel, ForTask
+from ansorpy.errors import LoweringError
+from ansorpy.events import FirstAnswer, TaskResult
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.libraries import Exported
+from ansorpy.plan.bind import bind
+from ansorpy.records import Record
+from ansorpy.search import Candidate, EvolutionSettings, evolve
+from ansorpy.state.steps import reformulated
+from ansorpy.tuner.race.final_race import export_program
+from ansorpy.tuner.tasks.task import Task
+from ansorpy.tuner.tasks.twins import renamed
+
+PLANS: Final = 16  # about so many plans are looked at: to record their features takes longest
+FEW_PLANS: Final = 5  # likewise in a hurry: kernels of squeezenet take 1.2 times as long in all
+ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
+TIMED: Final = 4  # plans whose best choices are timed if there are no trials
+CASES: Final = ("random",)  # cases that it passed: dense numbers, both ways, between guard pages
+ALL_CASES: Final = ("all",)  # those of a final kernel
+# No trial will correct a choice, so that the pressure is higher than in a search. More pressure or
+# a smaller population ends at the first good row; after six iterations little is left to gain.
+SETTINGS: Final = EvolutionSettings(
+    population=2048,
+    iterations=6,
+    keep=TIMED * ATTEMPTS,
+    keep_of_plan=ATTEMPTS,
+    plan_floor=0.1,
+    pressure=16.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """A delivered first answer."""
+
+    candidate: Candidate
+    kernel: Path
+    best_s: float
+    library: Library
+    cases: tuple[str, ...]  # the library passed them
+    record: Record
+    test: Test | None  # the self-test of its zip; None: of a part of a model
+    trial_s: float = 0.0  # seconds of its checks and its timing
+
+    def event(self, task: Task, seconds: float) -> FirstAnswer:
+        """Return the event of the answer, `seconds` after the tuning began."""
+        return FirstAnswer(
+            task.name, self.kernel, self.best_s, seconds, self.cases,
+            from_store=task.known > 0 and not task.trials, library=self.library,
+        )  # fmt: skip
+
+    def as_last(self, task: Task, out: Path) -> "First":
+        """Write the zips again, as the last ones of a tuning."""
+        path = _write(task, self.candidate, self.library, self.record, self.cases, self.test, out)
+        return replace(self, kernel=path)
+
+    def result(self, task: Task, seconds: float) -> TaskResult:
+        """Return the result of a tuning without trials."""
+        return TaskResult(
+            name=task.name,
+            key=task.key,
+            best_s=self.best_s,
+            baseline_s=None,
+            trials=task.trials,
+            seconds=seconds,
+            verified=True,
+            winner="tuned",
+            kernel=self.kernel,
+            flop=task.flop,
+            failures=dict(task.failures),
+            examples=dict(task.examples),
+            rate=Rate(task.flop / self.best_s, effective=True) if task.flop else None,
+            compile_s=self.record.compile_s,
+            library=self.library,
+            candidate=(task.texts[self.candidate.plan], self.candidate.row),
+        )
+
+
+def choose(task: Task, model: CostModel, seed: int) -> list[Candidate]:
+    """Return the best candidates, best first: as measured where something was, else as foretold.
+
+    The random numbers are its own: a search does not depend on whether it was asked.
+    """
+    measured = task.ranked()[:ATTEMPTS]
+    if measured:
+        return measured
+    rng = np.random.default_rng((seed, 1))
+    ranker = ForTask(model, task.key)
+    found = evolve(task.plans, ranker, (), rng, SETTINGS, target=task.target)
+    return [scored.candidate for scored in found]
+
+
+def attempts_of(
+    task: Task, model: CostModel, seed: int, timed: bool = False
+) -> list[list[Candidate]]:
+    """Return the choices that may become the first answer: those of an attempt are timed together.
+
+    Args:
+        timed: time the best choices of several plans, unless trials are known, and take the
+            fastest: no trial will correct the model.
+    """
+    found = choose(task, model, seed)
+    together = best_of_plans(found) if timed and not task.ranked() else []
+    rest = [one for one in found if one not in together]
+    return [one for one in (together, *([one] for one in rest[:ATTEMPTS])) if one]
+
+
+def prebuild(task: Task, candidates: Sequence[Candidate], pool: MeasurePool) -> None:
+    """Start to build the libraries of candidates beside other work; return at once."""
+    pool.prebuild_libraries(*(export for _, export in exports_of(task, candidates).values()))
+
+
+def best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
+    """Return the first candidate of each plan, at most `TIMED`."""
+    best: dict[int, Candidate] = {}
+    for candidate in found:
+        best.setdefault(candidate.plan, candidate)
+    return list(best.values())[:TIMED]
+
+
+def deliver_library(
+    task: Task,
+    attempts: Sequence[Sequence[Candidate]],
+    pool: MeasurePool,
+    out: Path,
+    clock: Callable[[], float] = time.time,
+    first_only: bool = False,
+    best_so_far: bool = False,
+    tested: bool = True,
+) -> First | None:
+    """Write the zips of the fastest library of the first attempt that has one; None if none has.
+
+    Args:
+        attempts: candidates that are timed together; a library that fails its cases is no library.
+        first_only: the first case instead of all.
+        best_so_far: the search goes on; manifests say so.
+        tested: the zips have a self-test, whose tolerances are computed beside the build.
+    """
+    for candidates in attempts:
+        with ThreadPoolExecutor(1, "tolerances") as thread:
+            found = _exported(task, candidates, pool, first_only, thread if tested else None)
+        if found is not None:
+            candidate, done, test = found
+            (record,) = task.records([candidate], [done.outcome], clock)
+            cases = CASES if first_only else ALL_CASES
+            took, library = done.outcome, done.library
+            path = _write(task, candidate, library, record, cases, test, out, best_so_far)
+            trial_s = took.check_s + took.run_s
+            return First(candidate, path, took.best_s, library, cases, record, test, trial_s)
+    return None
+
+
+def _write(
+    task: Task,
+    candidate: Candidate,
+    library: Library,
+    record: Record,
+    cases: Sequence[str],
+    test: Test | None,
+    out: Path,
+    best_so_far: bool = False,
+) -> Path:
+    """Write the zip of a library, and one for each twin; return the zip of the task."""
+    became = reformulated(task.plans[candidate.plan].state)
+    paths = []
+    for dag in (task.dag, *task.twins):
+        named = replace(library, buffers=renamed(library.buffers, task, dag))
+        path = pack_native(out, dag, named, record, task.target, cases, became, test, best_so_far)
+        paths.append(path)
+    return paths[0]
+
+
+def _exported(
+    task: Task,
+    candidates: Sequence[Candidate],
+    pool: MeasurePool,
+    first_only: bool,
+    beside: Executor | None,
+) -> tuple[Candidate, Exported, Test | None] | None:
+    """Return the fastest candidate with its checked library, None if none can be called.
+
+    Args:
+        beside: runs the computation of the tolerances of the self-test; None: there is none.
+    """
+    exports = exports_of(task, candidates)
+    if not exports:
+        return None
+    meanings = {export.program.meaning for _, export in exports.values()}
+    tests = {one: beside.submit(make_test, task.dag, one) for one in meanings} if beside else {}
+    done = pool.export(*(export for _, export in exports.values()), first_only=first_only)
+    if not isinstance(done, Exported) or not done.library.linked:
+        return None
+    candidate, export = exports[done.library.prefix]
+    return candidate, done, tests[export.program.meaning].result() if tests else None
+
+
+def exports_of(task: Task, candidates: Sequence[Candidate]) -> dict[str, tuple[Candidate, Export]]:
+    """Return candidates and their exports by prefix, without those that cannot be lowered."""
+    found: dict[str, tuple[Candidate, Export]] = {}
+    for candidate in candidates:
+        text = f"{task.workload} {task.texts[candidate.plan]} {candidate.row}"
+        with suppress(LoweringError):
+            program = bind(task.plans[candidate.plan], candidate.row, task.target)
+            export = export_program(task, program, text)
+            found[export.prefix] = candidate, export
+    return found

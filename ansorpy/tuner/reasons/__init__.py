@@ -1,0 +1,1 @@
+"""Reasons that a result gives: suspects of failures, contrast of the winner, remedies."""

@@ -1,0 +1,1 @@
+"""The request of a tuning: tensor programs, a target and options, checked together."""

@@ -1,0 +1,148 @@
+"""The preflight of a search: memory for its tensors, and one kernel that is built and right.
+
+A first answer, or a trusted trial on record, is such a kernel; only without either is the untuned
+kernel built and checked.
+
+Source: docs/adr/0163-reasons.md.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from ansorpy.errors import LoweringError, RunError, SpecError
+from ansorpy.events import Preflight
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.measure.workers.spec import ResourceLimits
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import naive
+from ansorpy.records import copies_of
+from ansorpy.te.dag import Compute, Dag, Node
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.tasks.task import Task
+from ansorpy.units import size
+
+# Memory of a machine to check a task, per byte of its tensors: references in float64, their error
+# bounds, several sets of inputs (ADR-0039; tests/server/test_memory.py).
+CHECKING_TIMES: Final = 24
+LEAST_TIMES: Final = 6  # without it no check ends: reference and bound in float64, inputs, outputs
+SLOW: Final = ("build-timeout", "run-timeout")  # a slow untuned kernel proves no broken toolchain
+PROCFS: Final = Path("/proc")
+CGROUPS: Final = Path("/sys/fs/cgroup")
+
+
+def check_memory(tasks: Sequence[Task], free_bytes: int | None) -> None:
+    """Refuse tasks whose tensors exceed the memory of this machine or of one candidate.
+
+    Args:
+        free_bytes: of this machine; None if it does not tell.
+
+    Raises:
+        SpecError: names the first such task, its need and the limit.
+    """
+    limit_bytes = ResourceLimits().memory_bytes
+    for task in tasks:
+        ends = (*task.dag.placeholders, *map(task.dag.node, task.dag.outputs))
+        copies = copies_of(task.key)
+        arguments = copies * sum(map(_node_bytes, ends))
+        if task.target.kind == "cpu" and arguments > limit_bytes:
+            where = f" in {copies} copies" if copies > 1 else ""
+            raise SpecError(
+                f"cannot tune {task.name!r} because its inputs and outputs take {size(arguments)}"
+                f"{where}; expected at most {size(limit_bytes)}, the memory of one candidate"
+            )
+        need_bytes = LEAST_TIMES * dag_bytes(task.dag)
+        if free_bytes is not None and need_bytes > free_bytes:
+            raise SpecError(
+                f"cannot tune {task.name!r} because the check of its tensors takes at least"
+                f" {size(need_bytes)} of memory; expected at most {size(free_bytes)}, which are"
+                " free"
+            )
+
+
+def check_kernel(
+    tasks: Sequence[Task], pools: Pools, free_bytes: int | None, clock: Callable[[], float]
+) -> Iterator[Preflight]:
+    """Yield the proof that this machine builds, runs and checks kernels.
+
+    The kernel is that of the smallest task. Of estimated candidates, which are not run, there is
+    no preflight, nor of a schedule of the user, which is the only candidate, nor of outcomes that
+    are repeated from records.
+
+    Raises:
+        RunError: the untuned kernel cannot be built, crashes or is wrong.
+    """
+    searched = [one for one in tasks if not (one.estimated or one.fixed or one.recorded)]
+    if not searched:
+        return
+    proved = next((one for one in searched if one.has_answer), None)
+    task = proved or min(searched, key=lambda one: one.flop)
+    need_bytes = CHECKING_TIMES * max(dag_bytes(one.dag) for one in tasks)
+    if proved is not None:
+        by = "the first answer" if task.first is not None else "a trial on record"
+        yield Preflight(task.name, by, 0.0, need_bytes, free_bytes)
+        return
+    begin_s = clock()
+    plan = naive(task.dag, task.target)
+    try:
+        program = bind(plan, plan.smallest_row, task.target)
+    except LoweringError:  # some targets have no naive loops; a candidate may have
+        return
+    failed = pools.of(task).verify(program)
+    if failed is not None and failed.kind not in SLOW:
+        raise RunError(
+            f"cannot search kernels of {task.name!r} because its untuned kernel fails"
+            f" ({failed.kind}: {failed.message}); expected a kernel that is built, runs and is"
+            " right: `ansorpy doctor` checks this machine"
+        )
+    by = "the untuned kernel" if failed is None else f"nothing in time ({failed.kind})"
+    yield Preflight(task.name, by, clock() - begin_s, need_bytes, free_bytes)
+
+
+def dag_bytes(dag: Dag) -> int:
+    """Return the exact size of all tensors of a Dag, including inputs and intermediates."""
+    return sum(map(_node_bytes, dag.nodes))
+
+
+def _node_bytes(node: Node) -> int:
+    dtypes = node.dtypes if isinstance(node, Compute) else (node.dtype,)
+    return sum(prod(node.shape) * SIZE_BYTES[dtype] for dtype in dtypes)
+
+
+def free_memory(procfs: Path = PROCFS, cgroups: Path = CGROUPS) -> int | None:
+    """Return the bytes of memory that this process may still take, None if Linux does not tell.
+
+    The smaller of the memory that the machine has available and of the rest of the control group
+    (version 2) of this process and of every group above; pages of files count as free.
+    """
+    found = [*_available(procfs / "meminfo"), *_groups(procfs / "self/cgroup", cgroups)]
+    return min(found, default=None)
+
+
+def _available(path: Path) -> Iterator[int]:
+    for line in _lines(path):
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) << 10
+
+
+def _groups(path: Path, cgroups: Path) -> Iterator[int]:
+    for line in _lines(path):
+        if not line.startswith("0::/"):
+            continue
+        folder = cgroups / line.removeprefix("0::/")
+        for group in (folder, *folder.parents):
+            if not group.is_relative_to(cgroups):
+                break
+            most, used = (_lines(group / f"memory.{name}") for name in ("max", "current"))
+            if most and used and most[0] != "max":
+                cached = [one for one in _lines(group / "memory.stat") if "inactive_file " in one]
+                rest = int(most[0]) - int(used[0]) + sum(int(one.split()[1]) for one in cached)
+                yield max(0, rest)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

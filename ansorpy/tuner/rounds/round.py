@@ -1,0 +1,177 @@
+"""The verbs of one round of a task: evolve, bind, emit, measure, update, append.
+
+Evolution occupies one core. The last candidates of a round are deferred to the next one: they are
+built on the other cores while the next candidates are evolved, without knowledge of their outcomes
+(ADR-0039). If the task certainly has the next round, this starts while the model learns.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+
+from ansorpy.cost.model import CostModel, ForTask, Sample
+from ansorpy.cost.quality import assess
+from ansorpy.events import Improved, RoundDone, TimeSpent
+from ansorpy.measure.outcome import Outcome
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.unbound import Unbound
+from ansorpy.search import Candidate
+from ansorpy.search.strategy import SearchView
+from ansorpy.tuner.reasons.suspects import suspects_of
+from ansorpy.tuner.tasks.checkpoint import Checkpoint, Journal
+from ansorpy.tuner.tasks.task import Task, costs_of
+from ansorpy.uncollected import uncollected
+
+MIN_GAIN_S: Final = 1e-9  # the resolution of the clock
+
+# A measurement in progress: builders emit code while slots measure. Its arguments are the least
+# cost so far, and a function that returns True after the deadline; late candidates have outcome
+# None.
+Emission = Callable[[float | None, Callable[[], bool]], Sequence[Outcome | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The candidates of one round and their outcomes."""
+
+    chosen: tuple[Candidate, ...]
+    outcomes: tuple[Outcome, ...]
+    quality: Mapping[str, float]
+    spent: TimeSpent
+
+    @property
+    def least_cost_s(self) -> float:
+        """The least cost of the round, infinite if no candidate survived."""
+        return min(costs_of(self.outcomes), default=float("inf"))
+
+
+class Laps:
+    """A stop watch: each call returns the seconds since the call before."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._last_s = clock, clock()
+
+    def __call__(self) -> float:
+        """Return the seconds since the last call, or since the start."""
+        before_s, self._last_s = self._last_s, self._clock()
+        return self._last_s - before_s
+
+
+def evolve(
+    task: Task, count: int, model: CostModel, rng: np.random.Generator, pool: MeasurePool
+) -> list[Candidate]:
+    """Return `count` candidates, fewer if fewer are left; the deferred ones come first.
+
+    Builders build the deferred candidates meanwhile.
+    """
+    prebuild(task, pool)
+    chosen = list(task.held)
+    if task.first is not None and task.first not in {*task.costs_s, *chosen}:
+        chosen.append(task.first)
+    missing = max(0, count - len(chosen))
+    return chosen + propose(task, ForTask(model, task.key), chosen, missing, rng)
+
+
+@uncollected()
+def propose(
+    task: Task, ranker: ForTask, taken: Sequence[Candidate], count: int, rng: np.random.Generator
+) -> list[Candidate]:
+    """Return `count` candidates neither measured nor taken; fewer if fewer are left."""
+    if not count:
+        return []
+    if task.space is not None:
+        return task.space.propose(task, ranker, taken, count, rng)
+    seen = {*task.costs_s, *taken}
+    view = SearchView(
+        task.key, task.plans, task.target, task.costs_s, task.ranked(), seen, ranker
+    )  # fmt: skip
+    return list(task.strategy.propose(view, count, rng))
+
+
+def bind(task: Task, chosen: Sequence[Candidate]) -> list[Unbound]:
+    """Return candidates for the builders, which bind each to a program in their processes."""
+    return [task.unbound(candidate) for candidate in chosen]
+
+
+def emit(
+    pool: MeasurePool, candidates: Sequence[Unbound], recorded: Sequence[Outcome | None]
+) -> Emission:
+    """Return the pipeline of a pool: builders emit the code of candidates, slots measure it.
+
+    It runs while `measure` reads it: the code of a candidate is emitted while another one is timed.
+
+    Args:
+        recorded: the known outcome of each candidate, which is not measured again, or None.
+    """
+    rest = [one for one, known in zip(candidates, recorded, strict=True) if known is None]
+
+    def run(best_s: float | None, late: Callable[[], bool]) -> Sequence[Outcome | None]:
+        measured = iter(pool.measure(rest, best_s, late) if rest else [])
+        return [next(measured) if known is None else known for known in recorded]
+
+    return run
+
+
+def prebuild(task: Task, pool: MeasurePool, later: bool = False) -> None:
+    """Start to build the deferred candidates of a task on idle cores; return at once.
+
+    Args:
+        later: start once the present round has nothing left to build.
+    """
+    new = [candidate for candidate in task.held if task.outcome_on_record(candidate) is None]
+    pool.prebuild(bind(task, new), later)
+
+
+def measure(
+    task: Task, chosen: Sequence[Candidate], emitted: Emission, late: Callable[[], bool]
+) -> tuple[list[Candidate], list[Outcome]]:
+    """Return candidates and their outcomes, except those for which it was too late."""
+    found = emitted(task.least_cost_s, late)
+    done = [(c, o) for c, o in zip(chosen, found, strict=True) if o is not None]
+    return [candidate for candidate, _ in done], [outcome for _, outcome in done]
+
+
+def update(
+    task: Task, model: CostModel, chosen: Sequence[Candidate], outcomes: Sequence[Outcome]
+) -> Mapping[str, float]:
+    """Store a round in the task and train the cost model with it.
+
+    Returns:
+        The quality of the model's predictions of the round before the training.
+    """
+    task.learn(chosen, outcomes)
+    samples = tuple(task.samples(chosen))
+    quality = quality_of(samples, ForTask(model, task.key))
+    model.update(samples)
+    return quality
+
+
+def append(
+    journal: Journal, task: Task, done: Round, before_s: float | None, checkpoint: Checkpoint
+) -> Iterator[Improved | RoundDone]:
+    """Append the records of a round and the state of the search; yield the events of the round.
+
+    Args:
+        before_s: the time of the fastest trial of the task before the round.
+    """
+    failures = dict(task.failures)
+    told = RoundDone(
+        task.name, task.rounds, task.trials, task.trial_s, failures, done.quality, done.spent,
+        task.estimated, suspects_of(task),
+    )  # fmt: skip
+    journal.append_round(told, task.records(done.chosen, done.outcomes), checkpoint)
+    best_s = task.trial_s
+    if best_s is not None and (before_s is None or best_s < before_s - MIN_GAIN_S):
+        yield Improved(task.name, best_s, task.trials)
+    yield told
+
+
+def quality_of(samples: Sequence[Sample], model: ForTask) -> Mapping[str, float]:
+    """Return how well the model predicts a round before it learns from it."""
+    if not samples:
+        return {}
+    scores = np.concatenate(model.predict([sample.batch for sample in samples]))
+    costs_s = np.concatenate([sample.costs_s for sample in samples])
+    return {name: float(value) for name, value in asdict(assess(scores, costs_s)).items()}

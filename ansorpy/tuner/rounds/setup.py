@@ -1,0 +1,355 @@
+"""The set-up of a tuning: a request becomes tasks, records, an opening of each search space."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from ansorpy.cost.model import CostModel
+from ansorpy.errors import SpecError
+from ansorpy.events import NetworkResult, Started, TaskResult
+from ansorpy.folders import data_dir
+from ansorpy.measure.backend import DEVICE
+from ansorpy.measure.timing.cold_weights import cold_bytes
+from ansorpy.measure.workers.cores import usable_cores
+from ansorpy.records import MemoryStore, Record, RecordStore
+from ansorpy.state.rule import Rule
+from ansorpy.target import require_cores
+from ansorpy.te.analysis import structure_key
+from ansorpy.tuner.delivery.at_once import Deliveries
+from ansorpy.tuner.delivery.emulated import EmulatedDeliveries
+from ansorpy.tuner.delivery.on_device import DeviceDeliveries
+from ansorpy.tuner.options.allocation import objective_of
+from ansorpy.tuner.options.networks import Networks, network_results, networks_of, totals
+from ansorpy.tuner.parts.plugged import generator_of, model_of, recorded_parts, strategy_of
+from ansorpy.tuner.parts.pools import OPEN_POOLS, Pools, shared_pools
+from ansorpy.tuner.parts.spaces import generated_name, space_of
+from ansorpy.tuner.parts.stores import store_of
+from ansorpy.tuner.requests.request import Answered, Request
+from ansorpy.tuner.reuse import record_lookup
+from ansorpy.tuner.reuse.warm import estimate_keys, of_same_extents
+from ansorpy.tuner.rounds.scheduler import Settings
+from ansorpy.tuner.rounds.search_state import SearchState, StopCriteria
+from ansorpy.tuner.rounds.share import Share
+from ansorpy.tuner.rule_sets.sets import find_rules
+from ansorpy.tuner.tasks.checkpoint import Journal, StoredSearch, StoreJournal
+from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.time_budget import LIBRARY_END_S, UNTUNED_S, TimeBudget, least_s
+from ansorpy.tuner.tasks.twins import leaders, summed, twin_names, united
+
+AnyDeliveries = Deliveries | EmulatedDeliveries | DeviceDeliveries
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The parts of a tuning that a request, a store and a journal determine."""
+
+    rules: tuple[Rule, ...]
+    tasks: tuple[Task, ...]  # equal Dags are one task
+    networks: Networks  # the weight of each task in each network
+    known: Mapping[str, Sequence[Record]]  # records that the search starts from, by task
+    answers: Mapping[str, Sequence[Record]]  # records whose races may answer the request, by task
+    estimates: Mapping[str, Sequence[Record]]  # programs to measure on the device first, by task
+    elsewhere: Mapping[str, Sequence[Record]]  # records of other machines, by task
+    answered: Answered  # candidates that are measured first, by task
+    share: int  # trials of each task
+    enough: float  # trials behind the answer to another request that also answers this one
+    digest: str  # identity of the request
+    out: Path
+    store: RecordStore
+    journal: Journal
+    stored: StoredSearch
+    begin_s: float  # by the clock of the tuning; of the command, if it told
+
+    def started(self, request: Request) -> Started:
+        """Return the first event."""
+        counts = tuple(sum(r.race is None for r in found) for found in self.known.values())
+        twins = twin_names(leaders(request.dags))
+        target = request.target
+        threads = target.cores if target.kind == "cpu" else 0
+        return Started(tuple(self.known), counts, request.trials, request.seconds, twins, threads)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each task, summed over the networks."""
+        return totals(self.networks)
+
+    def network_results(
+        self, request: Request, results: Sequence[TaskResult]
+    ) -> tuple[NetworkResult, ...]:
+        """Return the latency of each network that has a name, given the results of all names."""
+        networks = networks_of(request.weights, [dag.name for dag in request.dags])
+        return network_results(networks, results, request.network_targets_s)
+
+    def stored_results(self) -> dict[str, TaskResult | None]:
+        """Return the results of earlier tunings that answer the request, None for other tasks."""
+        return {
+            task.name: record_lookup.answer(
+                task, self.answers[task.name], self.digest, self.enough, self.out
+            )
+            for task in self.tasks
+        }
+
+
+def prepare(
+    request: Request,
+    rules: tuple[Rule, ...] | None,
+    store: RecordStore | None,
+    out: Path | None,
+    clock: Callable[[], float],
+    journal: Journal | None,
+    begin_s: float | None = None,
+) -> Setup:
+    """Return the set-up of a tuning; `tune.run` explains the arguments.
+
+    Raises:
+        SpecError: a rule is unknown, or `out` takes no files.
+    """
+    if store is None and request.device not in ("", DEVICE):
+        raise ValueError(f"times of {request.device} enter no store of a user")
+    store = store_of(store)
+    journal = StoreJournal(store) if journal is None else journal
+    stored = journal.stored()
+    begin_s = clock() if begin_s is None else begin_s
+    begin_s -= stored.checkpoint.seconds if stored.checkpoint else 0.0
+    kind = request.target.kind
+    rules = find_rules(kind, request.allow, request.without) if rules is None else rules
+    out = writable(data_dir() / "kernels" if out is None else out)
+    cold = cold_bytes(request.weights_bytes, request.target)
+    space = space_of(request)
+    named = generated_name(request, rules_name(kind, rules)) if space is None else space.name
+    tasks = united(
+        request.dags,
+        lambda dag: Task.of(
+            dag, request.target, named, cold, request.estimated, request.measured_by, request.copies
+        ),
+    )
+    firsts = leaders(request.dags)
+    networks = networks_of(request.weights, list(firsts))
+    networks = {name: summed(firsts, row) for name, row in networks.items()}
+    parts = recorded_parts(request)
+    for task in tasks:
+        task.space, task.strategy = space, strategy_of(request)
+        task.sketches_of = generator_of(request)
+        task.parts = parts
+    history = (MemoryStore() if request.fresh else store).all
+    past = {task.name: own_records(task, history(task.key)) for task in tasks}
+    if request.deterministic:
+        for task in tasks:
+            task.recorded = record_lookup.recorded(task.dag, past[task.name])
+    share = min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials)
+    return Setup(
+        rules=rules,
+        tasks=tasks,
+        networks=networks,
+        known=dict.fromkeys(past, ()) if request.deterministic else past,
+        answers=past,
+        estimates={
+            task.name: [record for key in estimate_keys(task) for record in history(key)]
+            for task in (tasks if request.device and not request.deterministic else ())
+        },
+        elsewhere=records_elsewhere(request, tasks, past, store),
+        answered=request.answered,
+        share=share,
+        enough=inf if request.deterministic or request.own else share,
+        digest=record_lookup.request_digest(tasks, request, networks, request.own),
+        out=out,
+        store=store,
+        journal=journal,
+        stored=stored,
+        begin_s=begin_s,
+    )
+
+
+def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:
+    """Return the records that the search of a task may know: of a space of its own, its own."""
+    if not task.has_own_space:
+        return records
+    return [one for one in records if one.rules == task.rules]
+
+
+def records_elsewhere(
+    request: Request,
+    tasks: Sequence[Task],
+    past: Mapping[str, Sequence[Record]],
+    store: RecordStore,
+) -> dict[str, Sequence[Record]]:
+    """Return records of the same computation on other machines, by task.
+
+    A user's space has its own records. Tasks that have records, are estimated, or have to be the
+    same again have none.
+    """
+    if request.fresh or request.estimated or request.deterministic:
+        return {}
+    return {
+        task.name: of_same_extents(task.dag, similar_records(task, store))
+        for task in tasks
+        if not past[task.name]
+    }
+
+
+def similar_records(task: Task, store: RecordStore) -> Sequence[Record]:
+    """Return the fastest record of each similar key; of a user's space, its own of those keys."""
+    found = store.similar(task.carried["structure"])
+    if task.space is None:
+        return found
+    own = own_records(task, [one for best in found for one in store.all(best.key)])
+    timed = [(one.best_s, one) for one in own if one.best_s is not None]
+    return [one for _, one in sorted(timed, key=lambda pair: pair[0])]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The extent to which the search space of a task is opened before its first round."""
+
+    first_answer: bool  # promising plans only, then the choice of the cost model is delivered
+    baseline: bool  # the untuned kernel and NumPy are timed after the first answers
+    all_plans: bool  # the other plans before the first round
+    after_round: bool  # the other plans after the first round: to open them takes longer
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The parts of a search that stay the same from round to round."""
+
+    setup: Setup
+    tasks: tuple[Task, ...]  # without those that earlier tunings answer
+    model: CostModel
+    pools: Pools
+    budget: TimeBudget
+    deliveries: AnyDeliveries
+    clock: Callable[[], float]
+    allow: tuple[str, ...] = ()  # rules that are used on request only
+
+    @staticmethod
+    def of(
+        request: Request,
+        setup: Setup,
+        tasks: tuple[Task, ...],
+        model: CostModel | None,
+        pools: Pools,
+        clock: Callable[[], float],
+    ) -> "Context":
+        """Return the context of a search over `tasks`; `tune.run` explains the arguments."""
+        budget = budget_of(request, setup, len(tasks), clock)
+        model = model or model_of(request)
+        deliveries = deliveries_of(request, setup, pools, budget, model)
+        return Context(setup, tasks, model, pools, budget, deliveries, clock, tuple(request.allow))
+
+    def openings(self, request: Request) -> dict[str, Opening]:
+        """Return how to open the search space of each task."""
+        resumed = {name for name, _ in self.setup.stored.rounds}
+        quick = request.first_answer and request.target.kind == "cpu" and request.mode == "auto"
+        # The space of a user is open after the first call.
+        whole = bool(request.trials) and not self.budget.hurried and request.mode == "auto"
+        early = quick and request.early and whole
+        few = quick and len(self.tasks) <= OPEN_POOLS
+        found = {}
+        for name in (task.name for task in self.tasks):
+            later = whole and not self.setup.known[name] and name not in resumed
+            new = name not in resumed
+            answer = not request.trials or ((few or early) and new)
+            found[name] = Opening(answer, early and new, whole and not later, later)
+        return found
+
+    def search_state(
+        self, request: Request, results: Mapping[str, TaskResult | None]
+    ) -> SearchState:
+        """Return the state of a search that begins; `budget`, not the scheduler, has its seconds.
+
+        Args:
+            results: of earlier tunings; None for the tasks of the search.
+        """
+        weights = self.setup.weights
+        answered = {one.name: one.best_s or 0.0 for one in results.values() if one is not None}
+        rest_s = sum(weights[name] * best_s for name, best_s in answered.items())
+        gain = request.stop_if_gain_below
+        criteria = StopCriteria(weights, request.target_latency_s, gain, rest_s)
+        settings = Settings(
+            request.trials,
+            strategy="round-robin" if request.strategy == "round-robin" else "gradient",
+            early_stop_trials=request.patience,
+            task_trials=request.max_trials_per_task,
+        )
+        tags = request.strategy == "similar"
+        shares = [
+            Share(one.name, weights[one.name], one.flop, structure_key(one.dag) if tags else "")
+            for one in self.tasks
+        ]
+        names = [task.name for task in self.tasks]
+        objective = objective_of(request, self.setup.networks, names, answered)
+        return SearchState(
+            self.tasks, shares, settings, objective, request.seed, criteria, self.budget, self.clock
+        )
+
+
+def budget_of(request: Request, setup: Setup, tasks: int, clock: Callable[[], float]) -> TimeBudget:
+    """Return the time budget of a request: its seconds, or the least that its tasks take.
+
+    A model counts the seconds of its tasks itself (`model.budget`).
+    """
+    libraries, seconds = request.libraries or not request.trials, request.seconds
+    if seconds is not None and has_choice(request) and not request.libraries:
+        earlier_s = setup.stored.checkpoint.seconds if setup.stored.checkpoint else 0.0
+        start_s = clock() - setup.begin_s - earlier_s
+        threads = request.target.cores
+        seconds = max(seconds, earlier_s + least_s(tasks, request.trials, start_s, threads))
+    end_s = LIBRARY_END_S if request.trials else UNTUNED_S
+    return TimeBudget(
+        seconds, setup.begin_s, tasks, clock, finish_s=end_s if libraries else None,
+        libraries=libraries, sure=has_choice(request), threads=request.target.cores,
+    )  # fmt: skip
+
+
+def has_choice(request: Request) -> bool:
+    """Return whether a kernel can be delivered without a trial: the choice of the cost model."""
+    return request.target.kind == "cpu" and request.mode == "auto" and not request.deterministic
+
+
+def deliveries_of(
+    request: Request, setup: Setup, pools: Pools, budget: TimeBudget, model: CostModel
+) -> AnyDeliveries:
+    """Return the deliveries of the kernels of a request."""
+    journal, digest, out, races = setup.journal, setup.digest, setup.out, setup.stored.races
+    if request.estimated:
+        return EmulatedDeliveries(pools, out, budget)
+    if request.device:
+        return DeviceDeliveries(pools, journal, digest, out, budget, races)
+    hasty = not request.trials
+    return Deliveries(
+        pools, journal, digest, out, budget, hasty, races, request.libraries,
+        repeatable=request.deterministic, early=request.early, own=request.own, peers=request.race,
+        model=model,
+        seed=request.seed,
+    )  # fmt: skip
+
+
+def local_pools(request: Request) -> Callable[[], Pools]:
+    """Return a function that opens measuring processes of this machine.
+
+    Raises:
+        SpecError: the kernel has more threads, or runs in more copies, than this machine has cores.
+    """
+    require_cores(
+        max(request.target.host_threads, request.copies), len(usable_cores()), "this machine"
+    )
+    return partial(shared_pools, request)
+
+
+def writable(folder: Path) -> Path:
+    """Return the folder, which is made if it is missing, before a search needs it.
+
+    Raises:
+        SpecError: it cannot be made, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise SpecError(
+            f"cannot write kernels to {folder} because of {error.strerror!r}; expected a folder"
+            " for new files"
+        ) from error

@@ -1,0 +1,1 @@
+"""Tasks of a tuning: plans, outcomes, checkpoints, twins, and the time that is left."""
