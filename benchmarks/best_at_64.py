@@ -23,8 +23,8 @@ from statistics import fmean, geometric_mean
 from typing import Any, Final, Protocol
 
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Measured
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.unbound import unbound
 from ansorpy.replay import plan_from_text
 from ansorpy.target import Target
@@ -168,7 +168,7 @@ class Measuring:
 
     def __init__(self, dag: Dag, target: Target, frozen: bool) -> None:
         self._dag, self._target, self._frozen = dag, target, frozen
-        self._pool: MeasurePool | None = None
+        self._pool: LocalPool | None = None
 
     def __call__(self, candidates: Sequence[Candidate], best_s: float) -> list[float | None]:
         """Return costs in seconds, None for failures."""
@@ -178,7 +178,7 @@ class Measuring:
             here = local_target(self._target.cores)
             if here != self._target:
                 raise SystemExit(f"cannot measure for {self._target.cpu}: this is {here.cpu}")
-            self._pool = MeasurePool(self._dag, self._target).__enter__()
+            self._pool = LocalPool(self._dag, self._target).__enter__()
         unbounds = [
             unbound(plan_from_text(self._dag, self._target, text), row) for text, row in candidates
         ]

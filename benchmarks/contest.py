@@ -21,12 +21,12 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.artifact.load import unpack
+from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.host import local_target
 from ansorpy.measure.roofline import peak_flop_per_s
 from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.verify.guard_pages import aligned_empty
-from ansorpy.measure.workers.cores import slot_cores
 from ansorpy.target import Target
 from benchmarks.machine import has_torch
 from benchmarks.rivals import NUMPY, Array, torch_call

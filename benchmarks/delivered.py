@@ -19,8 +19,8 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.plan.bind import bind
 from ansorpy.replay import plan_from_text
@@ -59,7 +59,7 @@ def raced(case: str, path: Path, target: Target) -> Row:
         SEARCHED: program,
         DELIVERED: emit(program, target, target.cores),
     }
-    with MeasurePool(dag, target) as pool:
+    with LocalPool(dag, target) as pool:
         found = pool.race(forms, numpy=False)
     races = {name: one for name, one in found.items() if isinstance(one, PairedTimes)}
     if len(races) < len(forms):

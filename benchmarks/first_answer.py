@@ -25,7 +25,7 @@ import numpy as np
 
 import ansorpy
 from ansorpy.measure.host import local_target
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.plan.bind import bind
 from ansorpy.records import MemoryStore
@@ -93,7 +93,7 @@ def compared(case: str, target: Target, trials: int, seed: int) -> Row:
     task.first, *_ = first_answer.choose(task, model, seed)
     task.explore(CPU)
     rng = np.random.default_rng(seed)
-    with MeasurePool(task.dag, target) as pool:
+    with LocalPool(task.dag, target) as pool:
         while task.trials < trials:
             if not play(task, min(ROUND, trials - task.trials), model, pool, rng, _clock).chosen:
                 break

@@ -31,8 +31,8 @@ from typing import Any, Final
 import httpx
 
 from ansorpy.client import Client, Job
+from ansorpy.measure.cores import keep_off_the_slot
 from ansorpy.measure.outcome import Measured
-from ansorpy.measure.workers.cores import keep_off_the_slot
 from ansorpy.records import Record, import_jsonl
 from benchmarks.common import RESULTS, Row, duration, publish, say, table, write_lists
 from benchmarks.machine import run_facts

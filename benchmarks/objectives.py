@@ -23,7 +23,7 @@ from typing import Final, Literal
 import numpy as np
 
 from ansorpy.measure.host import local_target
-from ansorpy.measure.pool import SharedProcesses
+from ansorpy.measure.local import LocalProcesses
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.rules import CPU
 from ansorpy.target import Target
@@ -224,7 +224,7 @@ def main() -> None:
     ]
     if missing:
         spaces, settings = opened(target), MeasureSettings()
-        shared = SharedProcesses(target, settings)
+        shared = LocalProcesses(target, settings)
         with ExitStack() as stack:
             stack.callback(shared.close)
             pools = {}

@@ -24,11 +24,12 @@ from ansorpy.codegen.compile_cache import phase_objects
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TimeSpent
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalBackEnd, LocalPool, LocalProcesses
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.unbound import Unbound, bound
-from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.target import Target
@@ -72,12 +73,19 @@ class Log:
     outcomes: list[Outcome] = field(default_factory=list)
 
 
-class LoggingPool(MeasurePool):
+class LoggingPool(LocalPool):
     """A pool that logs its candidates, outcomes and times."""
 
-    def __init__(self, log: Log, dag: Dag, target: Target) -> None:
+    def __init__(
+        self,
+        log: Log,
+        dag: Dag,
+        target: Target,
+        settings: MeasureSettings,
+        shared: LocalProcesses,
+    ) -> None:
         begin_s = time.perf_counter()
-        super().__init__(dag, target)
+        super().__init__(dag, target, settings, shared)
         self.log = log
         log.open_s += time.perf_counter() - begin_s
 
@@ -150,7 +158,7 @@ def measured(name: str, trials: int, threads: int, seed: int) -> Row:
     request = Request((WORKLOADS[name](),), target, trials=trials, seed=seed, fresh=True)
 
     def pools() -> Pools:
-        return Pools(partial(LoggingPool, log))
+        return Pools(LocalBackEnd(target, MeasureSettings(), partial(LoggingPool, log)))
 
     begin_s = time.perf_counter()
     events: list[Event] = []

@@ -9,8 +9,8 @@ from typing import Final
 
 from ansorpy import codegen
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.local import LocalPool, LocalProcesses
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -69,7 +69,7 @@ def _outcome(entry: dict[str, object]) -> Outcome:
     return Failed(**fields)  # type: ignore[arg-type]
 
 
-class SharedPool(MeasurePool):
+class SharedPool(LocalPool):
     """A pool that looks up a program before it measures it.
 
     The limit for slow candidates follows from the best of all searches, so that an outcome does not
@@ -81,7 +81,7 @@ class SharedPool(MeasurePool):
         dag: Dag,
         target: Target,
         cache: TrialCache,
-        shared: SharedProcesses | None = None,
+        shared: LocalProcesses | None = None,
     ) -> None:
         super().__init__(dag, target, shared=shared)
         self.cache = cache

@@ -23,12 +23,13 @@ from typing import Any, Final
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.cores import exclusive, lock_folder, slot_cores
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalBackEnd, LocalPool
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.own_kernel import OwnKernel
-from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.workers.pool import THREAD_COUNTS
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
@@ -61,7 +62,7 @@ GOAL: Final = 0.75  # share of the FMA peak, for matmul and conv2d
 PROCESS_S: Final = 300.0  # seconds until a process is killed
 
 
-class OursOnly(MeasurePool):
+class OursOnly(LocalPool):
     """A pool whose final race is without NumPy: if NumPy wins, a zip has the untuned kernel."""
 
     def race(
@@ -89,7 +90,7 @@ def kernel_of(workload: str, dag: Dag, args: Namespace) -> Path | None:
     )
 
     def pools() -> Pools:
-        return Pools(OursOnly)
+        return Pools(LocalBackEnd(request.target, MeasureSettings(), OursOnly))
 
     for event in run(request, CPU, MemoryStore(), args.kernels / "tuned", pools=pools):
         last = event

@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import cast
 
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.delivered import CallJob
-from ansorpy.measure.timing.delivered_call import DeliveredCall
+from ansorpy.measure.pool import MeasurePool, Memory
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.own_kernel import OwnKernel
@@ -20,7 +17,7 @@ from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.parts.pools import Pools
-from tests.measure.in_process import in_process, loops
+from tests.measure.in_process import in_process, loops, prebuild
 
 COMPILE_S = 0.75  # time to compile every delivered kernel
 
@@ -65,14 +62,12 @@ class FakePool:
         self.measured.append(program)
         return self.verdict(program)
 
-    def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
-        self.batches.prebuild(candidates, 1.0, later)
+    def prebuild(self, *requests: Unbound | Kernel | Export, later: bool = False) -> None:
+        """Start to build candidates: races of this pool need no machine code."""
+        prebuild(self.batches, [one for one in requests if isinstance(one, Unbound)], later)
 
-    def prebuild_libraries(self, *exports: Export) -> None:
-        """Build nothing."""
-
-    def prebuild_source(self, kernel: Kernel) -> None:
-        """Build nothing: races of this pool need no machine code."""
+    def begin_cases(self) -> None:
+        """Do nothing: candidates have no cases."""
 
     def race(
         self,
@@ -114,11 +109,13 @@ class FakePool:
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
 
-    def begin_call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> DeliveredCall:
+    def begin_call(
+        self, files: Mapping[str, bytes], meaning: Dag | None = None
+    ) -> Callable[[], Failed | float]:
         self.called = files
-        return DeliveredCall(CallJob("kernel.py", ""), None)
+        return self.end_call
 
-    def end_call(self, calling: DeliveredCall) -> Failed | float:
+    def end_call(self) -> Failed | float:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else COMPILE_S
 
     def export(self, *exports: Export, first_only: bool = False) -> Exported | Failed:
@@ -135,7 +132,25 @@ def fake_pools(
 ) -> Callable[[], Pools]:
     """Return a value for the argument `pools` of `tune.run`."""
 
-    def open_pool(dag: Dag, target: Target) -> MeasurePool:
-        return cast(MeasurePool, FakePool(dag, target, verdict, race_s, fails))
+    return pools_of(lambda dag, target: FakePool(dag, target, verdict, race_s, fails))
 
-    return lambda: Pools(open_pool)
+
+class FakeBackEnd:
+    """A back end whose pools a function makes."""
+
+    def __init__(self, make: Callable[[Dag, Target], MeasurePool]) -> None:
+        self.make = make
+
+    def open(self, dag: Dag, target: Target, cold_bytes: int) -> MeasurePool:
+        return self.make(dag, target)
+
+    def memory(self) -> Memory:
+        return Memory()
+
+    def close(self) -> None:
+        """Do nothing: `Pools` has closed the pools."""
+
+
+def pools_of(make: Callable[[Dag, Target], MeasurePool]) -> Callable[[], Pools]:
+    """Return a value for the argument `pools` of `tune.run`: `make` opens the pool of a task."""
+    return lambda: Pools(FakeBackEnd(make))

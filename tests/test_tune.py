@@ -2,7 +2,7 @@ import re
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,21 +26,20 @@ from ansorpy.events import (
 )
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import JsonlStore, MemoryStore, RecordStore
 from ansorpy.result import Result
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.race.ranking import judge
 from ansorpy.tuner.requests.request import Request, read_dags
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
-from tests.fakes import COMPILE_S, FakePool, cost_s, fake_pools
+from tests.fakes import COMPILE_S, FakePool, cost_s, fake_pools, pools_of
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
 
@@ -137,11 +136,11 @@ def test_a_rate_beyond_the_peak_of_the_machine_is_no_figure(
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
         pool = FakePool(dag, target)
         pool.peak_flop_per_s = share * flop / 1.2e-3
-        return cast(MeasurePool, pool)
+        return pool
 
     store = MemoryStore()
     for _ in range(2):
-        result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool), trials=8))
+        result = only(events(store=store, out=tmp_path, pools=pools_of(open_pool), trials=8))
         known = 1 / share if share else None
         assert result.rate == (Rate(flop / 1.2e-3, False, known) if shown else None)
         assert result.kernel is not None
@@ -244,10 +243,10 @@ def test_a_failed_numpy_baseline_is_named_in_result_record_and_manifest(tmp_path
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
         pool = FakePool(dag, target)
         pool.numpy_failed = Failed("memory", "in the NumPy baseline: 9 GB")
-        return cast(MeasurePool, pool)
+        return pool
 
     store = MemoryStore()
-    result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool), trials=8))
+    result = only(events(store=store, out=tmp_path, pools=pools_of(open_pool), trials=8))
     assert (result.winner, result.verified, result.numpy_s) == ("tuned", True, None)
     assert result.baseline_s == result.naive_s
     assert result.numpy_note == "in the NumPy baseline: 9 GB"
@@ -280,9 +279,9 @@ def test_without_a_survivor_the_result_has_the_reasons_and_no_kernel(tmp_path: P
 
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
         crash = Failed("crash", "signal 11")
-        return cast(MeasurePool, Failing(dag, target, lambda program: crash, fails=True))
+        return Failing(dag, target, lambda program: crash, fails=True)
 
-    result = only(events(out=tmp_path, pools=lambda: Pools(open_pool)))
+    result = only(events(out=tmp_path, pools=pools_of(open_pool)))
     assert (result.best_s, result.kernel, result.verified, result.winner) == (
         None,
         None,

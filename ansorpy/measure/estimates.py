@@ -1,19 +1,20 @@
-"""The processes that estimate candidates of one task, and check finalists under the emulator.
+"""The pool that estimates candidates of one task, and checks finalists under the emulator.
 
 Candidates are built in the ordinary builders, by a back end whose machine code is an estimate;
-nothing is timed. Finalists are built for the emulator and checked in the ordinary isolated
-children, on every case and in both orders of threads (ADR-0143).
+nothing is timed, so there is no race. Finalists are built for the emulator and checked in the
+ordinary isolated children, on every case and in both orders of threads (ADR-0143).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NoReturn, Protocol, cast
+from typing import Final, NoReturn, Protocol, Self, cast
 
+from ansorpy.codegen.exported_types import Export
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.local import LocalPool, LocalProcesses
 from ansorpy.measure.outcome import Estimated, Failed, Outcome
-from ansorpy.measure.pool import MeasurePool, SharedProcesses
-from ansorpy.measure.protocols import BuildResult
-from ansorpy.measure.timing.batch import BatchMeasurer
+from ansorpy.measure.protocols import BuildRequest, BuildResult
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.unbound import Unbound
 from ansorpy.measure.workers.pipeline import BuildRunPipeline
@@ -39,11 +40,11 @@ def emulated(settings: MeasureSettings | None = None) -> MeasureSettings:
     return replace(settings or MeasureSettings(), backend=EMULATOR, race_timeout_s=CHECK_S)
 
 
-class EstimatePool(MeasurePool):
-    """A pool whose outcomes are estimates; it has no times, and so no race.
+class EstimatePool:
+    """A pool whose outcomes are estimates; a context manager.
 
     Args:
-        dag, target, shared: as `MeasurePool` takes them; the target is a GPU with its facts.
+        dag, target, shared: as `LocalPool` takes them; the target is a GPU with its facts.
         settings: as `emulated` returns them.
     """
 
@@ -52,10 +53,20 @@ class EstimatePool(MeasurePool):
         dag: Dag,
         target: Target,
         settings: MeasureSettings | None = None,
-        shared: SharedProcesses | None = None,
+        shared: LocalProcesses | None = None,
     ) -> None:
-        super().__init__(dag, target, settings or emulated(), shared)
-        self.estimates = BatchMeasurer(self.queue, self.slot, ESTIMATOR, target)
+        self._settings, self._target = settings or emulated(), target
+        self._owned = LocalProcesses(target, self._settings) if shared is None else None
+        processes = shared or self._owned
+        assert processes is not None  # one or the other
+        self._processes = processes
+        self._checks = LocalPool(dag, target, self._settings, processes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def measure(
         self,
@@ -70,30 +81,38 @@ class EstimatePool(MeasurePool):
                 up early.
         """
         del best_s
-        with self._intact():
-            self.workers.start_others()
+        queue = self._processes.queue
+        with self._processes.intact():
+            self._processes.workers.start_others()
             pipeline = BuildRunPipeline[Outcome | None](
-                self.queue, None, lambda _, done: _outcome(done), _no_answer, (late, None)
+                queue, None, lambda _, done: _outcome(done), _no_answer, (late, None)
             )
-            requests = [self.estimates.request_of(one) for one in candidates]
-            return pipeline.run(requests, self.settings.build_timeout_s)
+            requests = [self._request_of(one) for one in candidates]
+            return pipeline.run(requests, self._settings.build_timeout_s)
 
-    def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
+    def prebuild(self, *requests: Unbound | Kernel | Export, later: bool = False) -> None:
         """Start to estimate candidates of a later `measure`; as `MeasurePool.prebuild`."""
-        with self._intact():
-            self.estimates.prebuild(candidates, self.settings.build_timeout_s, later)
+        queue = self._processes.queue
+        candidates = [self._request_of(one) for one in requests if isinstance(one, Unbound)]
+        with self._processes.intact():
+            (queue.follow if later else queue.prebuild)(candidates, self._settings.build_timeout_s)
 
-    def race(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: an estimate enters no race."""
-        raise TypeError("cannot race kernels that are only estimated")
+    def begin_cases(self) -> None:
+        """Start to compute the references of all cases beside other work; return at once."""
+        self._checks.begin_cases()
 
-    def rerank(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: times of the emulator say nothing about a GPU."""
-        raise TypeError("cannot time kernels that are only estimated")
+    def verify(self, kernel: Program | Kernel) -> Failed | None:
+        """Run every case of a kernel under the emulator; return the failure, None if all pass."""
+        return self._checks.verify(kernel)
 
-    def export(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: a kernel for a GPU is no library."""
-        raise TypeError("cannot export kernels for a GPU as a library")
+    def close(self) -> None:
+        """End the work for the task; may be called twice."""
+        self._checks.close()
+        if self._owned is not None:
+            self._owned.close()
+
+    def _request_of(self, what: Program | Unbound) -> BuildRequest:
+        return BuildRequest(ESTIMATOR, replace(what, meaning=None), self._target)
 
 
 def _outcome(done: BuildResult) -> Outcome:

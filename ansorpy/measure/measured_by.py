@@ -1,26 +1,20 @@
-"""The pool of a task whose trials a measuring back end of another package times (ADR-0156).
+"""The slot of a task whose trials a measuring back end of another package times (ADR-0156).
 
-Candidates are built in the ordinary builders. Leaders are checked, timed and raced by the slot of
-this machine.
+A `LocalPool` with this slot builds candidates in the ordinary builders. Leaders are checked, timed
+and raced by the slot of this machine.
 """
 
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from threading import Thread
 from typing import Protocol
 
 from ansorpy.errors import PluginError
-from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.protocols import Checked, CheckRequest, Measurer, Slot, TrialRequest
-from ansorpy.measure.timing.batch import BatchMeasurer
-from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.measure.unbound import Unbound
-from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
 
@@ -97,36 +91,6 @@ class MeasurerSlot:
         return answer
 
 
-class MeasurerPool(MeasurePool):
-    """A pool whose trials are timed by a measuring back end of another package.
-
-    Args:
-        measurer: serves the pools of all tasks.
-        dag, target, settings, shared: as `MeasurePool` takes them.
-    """
-
-    def __init__(
-        self,
-        measurer: TimedMeasurer,
-        dag: Dag,
-        target: Target,
-        settings: MeasureSettings | None = None,
-        shared: SharedProcesses | None = None,
-    ) -> None:
-        super().__init__(dag, target, settings, shared)
-        slot = MeasurerSlot(measurer, dag, self.slot)
-        self.trials = BatchMeasurer(self.queue, slot, self.settings.backend, target)
-
-    def measure(
-        self,
-        candidates: Sequence[Program | Unbound],
-        best_s: float | None = None,
-        late: Callable[[], bool] = lambda: False,
-    ) -> list[Outcome | None]:
-        """Return one outcome per candidate; as `MeasurePool.measure`.
-
-        Outcomes by equal machine code are those of the back end: the cache is of this tuning.
-        """
-        with self._intact():
-            self.workers.start_others()
-            return self.trials.measure(candidates, best_s, late, self.settings.build_timeout_s)
+def slot_of(measurer: TimedMeasurer) -> Callable[[Dag, Slot], Slot]:
+    """Return a function from a Dag and the slot of this machine to the slot of a measurer."""
+    return lambda dag, place: MeasurerSlot(measurer, dag, place)

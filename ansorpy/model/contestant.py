@@ -24,7 +24,7 @@ import numpy as np
 
 from ansorpy.errors import SpecError
 from ansorpy.graph.graph import Array
-from ansorpy.measure.workers.cores import slot_cores
+from ansorpy.measure.cores import slot_cores
 
 WARM_CALLS: Final = 3  # untimed calls at the start of a visit
 MIN_CALLS: Final = 3  # timed calls of a visit, however long one takes

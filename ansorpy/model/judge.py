@@ -10,7 +10,7 @@ from ansorpy.bundle.amend import amend
 from ansorpy.bundle.load import load_model
 from ansorpy.errors import PackageError, RunError
 from ansorpy.libraries import NAMES, with_version
-from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores
+from ansorpy.measure.cores import exclusive, lock_folder, slot_cores
 from ansorpy.model.budget import EXIT_S
 from ansorpy.model.compilation import Compilation
 from ansorpy.model.contestant import MIN_CALLS, WARM_CALLS

@@ -20,9 +20,9 @@ import numpy as np
 
 from ansorpy.artifact.harness import widened
 from ansorpy.graph.graph import Array
+from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.other_work import busy_s, process_s, slowdown
 from ansorpy.measure.timing.turn_process import TurnProcess
-from ansorpy.measure.workers.cores import slot_cores
 from ansorpy.model.contestant import Opened, RacedModel
 
 PREPARE_S: Final = 600.0  # seconds; torch.compile takes minutes for a large model

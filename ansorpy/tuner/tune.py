@@ -89,9 +89,9 @@ def run(
     tasks = tuple(task for task in setup.tasks if results[task.name] is None)
     stopped: Stopped = "trials" if tasks else "store"
     if tasks:
-        free_bytes = preflight.free_memory()
-        preflight.check_memory(tasks, free_bytes)
         with closing(open_pools()) as opened:
+            memory = opened.memory()
+            preflight.check_memory(tasks, memory)
             context = Context.of(request, setup, tasks, model, opened, clock)
             yield from too_short(request, context)
             try:
@@ -102,7 +102,7 @@ def run(
                         yield from context.deliveries.baseline(task)
                 if request.trials:
                     if not setup.stored.rounds and context.budget.fitting(1):
-                        yield from preflight.check_kernel(tasks, opened, free_bytes, clock)
+                        yield from preflight.check_kernel(tasks, opened, memory.free_bytes, clock)
                     state = context.search_state(request, results)
                     context.model.update(state.restore(setup.stored))
                     rest = {name for name, one in openings.items() if one.after_round}

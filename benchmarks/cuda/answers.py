@@ -10,8 +10,8 @@ from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import AnsorError, LoweringError
 from ansorpy.loopir.nodes import Buffer, Program, Scope
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.verify.cases import make_cases
 from ansorpy.measure.verify.check import verify
@@ -112,7 +112,7 @@ def _behind_walls(bench: Bench) -> Mapping[str, Any]:
     """Check a kernel in a measuring process: its walls let the driver through, or they do not."""
     dag = SUITE_SMALL["matmul"]()
     settings = MeasureSettings(backend=bench.backend, builders=1)
-    with MeasurePool(dag, bench.target, settings) as pool:
+    with LocalPool(dag, bench.target, settings) as pool:
         failed = pool.verify(_program(bench, dag))
     told = None if failed is None else f"{failed.kind}: {failed.message}"
     return {"right": not isinstance(failed, Failed), "failure": told}

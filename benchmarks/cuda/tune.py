@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
@@ -46,7 +46,7 @@ def _tuned(bench: Bench, dag: Dag) -> Mapping[str, Any]:
     outcomes: list[Outcome] = []
     curve: list[float | None] = []
     settings = MeasureSettings(backend=bench.backend, builders=1 if bench.emulated else 0)
-    with MeasurePool(dag, bench.target, settings) as pool:
+    with LocalPool(dag, bench.target, settings) as pool:
         start = time.monotonic()
         while True:
             count = EMULATED_ROUND if bench.emulated else ROUND

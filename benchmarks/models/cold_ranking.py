@@ -21,8 +21,8 @@ from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import simplify
 from ansorpy.importers.model_file import read_model
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Measured
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.cold_weights import cold_bytes, has_cold_weights
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.unbound import Unbound, unbound
@@ -65,7 +65,7 @@ def timings(dag: Dag, target: Target, cold: int, found: Sequence[Unbound]) -> Ar
     for kind in KINDS:
         settings = MeasureSettings()
         sampling = replace(settings.sampling, cold_bytes=cold if kind == "cold" else 0)
-        with MeasurePool(dag, target, replace(settings, sampling=sampling)) as pool:
+        with LocalPool(dag, target, replace(settings, sampling=sampling)) as pool:
             times = pool.rerank(found, SECONDS, None)
         rows.append([np.inf if one is None else one.cost_s for one in times])
     return np.array(rows)

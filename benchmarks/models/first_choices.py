@@ -29,7 +29,7 @@ from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import simplify
 from ansorpy.importers.model_file import read_model
 from ansorpy.measure.host import local_target
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.model.tasks import tasks_of
 from ansorpy.population.sample import sample
@@ -87,7 +87,7 @@ def random_candidates(task: Task, rng: np.random.Generator) -> Iterator[Candidat
 def timed(task: Task, found: Sequence[Candidate], seconds: float) -> Timed:
     """Return the times of candidates, taken in turns in one process."""
     every = list(dict.fromkeys(found))
-    with MeasurePool(task.dag, task.target, MeasureSettings()) as pool:
+    with LocalPool(task.dag, task.target, MeasureSettings()) as pool:
         answers = pool.rerank([task.unbound(one) for one in every], seconds)
     times_s = {one: told.cost_s for one, told in zip(every, answers, strict=True) if told}
     features = {one: task.features(one.plan, [one]) for one in times_s}

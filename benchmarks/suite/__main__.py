@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ansorpy.measure.workers.cores import slot_cores
+from ansorpy.measure.cores import slot_cores
 from benchmarks.common import RAW, RESULTS, Results, chosen, say, write_lists
 from benchmarks.machine import run_facts
 from benchmarks.suite import metaschedule

@@ -14,9 +14,9 @@ from typing import IO, Any, Final
 
 import numpy as np
 
+from ansorpy.measure.cores import exclusive, lock_folder
 from ansorpy.measure.roofline import copy_bytes_per_s, peak_flop_per_s
 from ansorpy.measure.timing.turn_process import Answer
-from ansorpy.measure.workers.cores import exclusive, lock_folder
 from ansorpy.target import Target
 from benchmarks.common import Row, say
 from benchmarks.suite.cases import CASES

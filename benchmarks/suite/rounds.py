@@ -11,8 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.host import local_target
-from ansorpy.measure.workers.cores import slot_cores
 from benchmarks.common import RAW, Results, Row, duration, say
 from benchmarks.suite.cases import takes_winograd
 from benchmarks.suite.contest import Party, Terms, drop, hold, party, prepare

@@ -20,9 +20,11 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished, FirstAnswer
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalBackEnd
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.own_kernel import OwnKernel
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.records import IMPORTED, MemoryStore, Origin, Record
 from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.race.ranking import NAIVE
@@ -167,7 +169,7 @@ def tuned(one: Wanted) -> None:
     store = WatchedStore()
 
     def pools() -> Pools:
-        return Pools(Finalists)
+        return Pools(LocalBackEnd(request.target, MeasureSettings(), Finalists))
 
     for event in run(request, None, store, KERNELS / "work", pools=pools):
         if isinstance(event, FirstAnswer):

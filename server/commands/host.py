@@ -12,7 +12,7 @@ def serve(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
 ) -> None:
     """Run the service, configured by ANSORPY_* variables."""
-    from ansorpy.measure.workers.cores import keep_off_the_slot
+    from ansorpy.measure.cores import keep_off_the_slot
     from ansorpy.server.app import create_app
     from ansorpy.server.commands.serve import listen
     from ansorpy.server.logs import configure

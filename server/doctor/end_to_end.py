@@ -12,11 +12,9 @@ from ansorpy.artifact import load
 from ansorpy.errors import RunError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.sandbox.isolation import Isolation, isolation_for
 from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.measure.workers.replies import Returned
-from ansorpy.measure.workers.worker import Worker
 from ansorpy.server.doctor.finding import Finding
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.tuner.race import final_race
@@ -25,8 +23,6 @@ from ansorpy.tuner.tasks.task import Task, rules_name
 
 SIZE: Final = 32
 TEXT: Final = "def mm(float(32,32) A, float(32,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
-PROOF: Final = "ansorpy.measure.sandbox.proof:held"
-PROOF_S: Final = 20.0
 TOLERANCE: Final = 1e-4  # absolute error of a sum of products, per term
 
 
@@ -67,12 +63,9 @@ def kernel(settings: ServiceSettings) -> list[Finding]:
     begin_s = time.monotonic()
     with (
         TemporaryDirectory() as folder,
-        MeasurePool(dag, target, MeasureSettings(sandbox=settings.sandbox)) as pool,
+        LocalPool(dag, target, MeasureSettings(sandbox=settings.sandbox)) as pool,
     ):
-        proofs = [
-            _proof("children that run candidates", pool.workers.slot),
-            _proof("children that build them", pool.workers.builders[0].worker),
-        ]
+        proofs = [_proof(process, held) for process, held in pool.held().items()]
         raced = final_race.race(task, {}, pool, "doctor")
         if isinstance(raced, list):
             reasons = "; ".join(f"{failed.kind}: {failed.message}" for failed in raced)
@@ -90,11 +83,9 @@ def kernel(settings: ServiceSettings) -> list[Finding]:
     return [*proofs, Finding("kernel", "ok", told)]
 
 
-def _proof(process: str, worker: Worker) -> Finding:
-    reply = worker.call(PROOF, None, PROOF_S, fresh=True)
-    if not isinstance(reply, Returned):
-        return Finding("isolation", "bad", f"{process}: {reply}")
-    isolated: Mapping[str, bool] = reply.value
+def _proof(process: str, isolated: Mapping[str, bool] | str) -> Finding:
+    if isinstance(isolated, str):
+        return Finding("isolation", "bad", f"{process}: {isolated}")
     gaps = [name for name, holds in isolated.items() if not holds]
     told = f"{process}: {', '.join(name for name, holds in isolated.items() if holds)}"
     return Finding("isolation", "ok", told + (f"; not: {', '.join(gaps)}" if gaps else ""))

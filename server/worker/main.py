@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection
 from types import FrameType
 
-from ansorpy.measure.workers.cores import lock_folder
+from ansorpy.measure.cores import lock_folder
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.identity import ProcessIdentity
 from ansorpy.server.logs import configure, fields

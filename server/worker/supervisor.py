@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from ansorpy.measure.workers.cores import usable_cores
+from ansorpy.measure.cores import usable_cores
 from ansorpy.server.logs import fields
 from ansorpy.server.settings import ServiceSettings
 

@@ -15,8 +15,8 @@ from ansorpy.artifact import load, unbox
 from ansorpy.expr.dtypes import DTYPES
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.population import sample
 from ansorpy.rules import CPU
 from ansorpy.te.dag import Dag
@@ -108,13 +108,13 @@ def test_float16_arrays_go_in_and_come_out(half: Path) -> None:
         kernel(a.view(np.uint16), b)
 
 
-def called(pool: MeasurePool, files: Mapping[str, bytes]) -> Failed | float:
-    return pool.end_call(pool.begin_call(files))
+def called(pool: LocalPool, files: Mapping[str, bytes]) -> Failed | float:
+    return pool.begin_call(files)()
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_a_kernel_file_is_called_in_a_measuring_process(cores: int, half: Path) -> None:
-    with MeasurePool(parse(HALF)[0], local_target(cores)) as pool:
+    with LocalPool(parse(HALF)[0], local_target(cores)) as pool:
         assert isinstance(called(pool, unbox(half.read_bytes(), "half").files), float)
 
 
@@ -127,7 +127,7 @@ def test_a_kernel_file_that_cannot_be_called_is_refused(aside: bool, half: Path)
         assert old in files[name]
         return {**files, name: files[name].replace(old, new)}
 
-    with MeasurePool(parse(HALF)[0], local_target(1)) as pool:
+    with LocalPool(parse(HALF)[0], local_target(1)) as pool:
         if aside:
             pool.workers.start_caller()
         raises = called(pool, edited(b"array.view(np.uint16) if", b"array if", "simd.py"))

@@ -20,8 +20,8 @@ from ansorpy.artifact import load_native, make_test, pack, unpack
 from ansorpy.codegen.exported_types import Library
 from ansorpy.errors import PackageError
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.records import Race, Record
 from ansorpy.replay import plan_text
@@ -63,7 +63,7 @@ def made() -> tuple[Task, Contestant, Exported]:
     row = tuple(int(v) for v in (s.values[0] if s.values else s.multiple_of for s in plan.sizes))
     entry = contestant(task, plan, plan_text(plan), row)
     assert isinstance(entry, Contestant)
-    with MeasurePool(dag, task.target) as pool:
+    with LocalPool(dag, task.target) as pool:
         done = pool.export(export_of(task, entry))
     assert isinstance(done, Exported), done
     return task, entry, done
@@ -293,7 +293,7 @@ def test_an_object_that_was_not_linked_can_be_linked_by_hand(
 ) -> None:
     task, entry, _ = made
     what = replace(export_of(task, entry), linkers=())
-    with MeasurePool(task.dag, task.target) as pool:
+    with LocalPool(task.dag, task.target) as pool:
         done = pool.export(what)
     assert isinstance(done, Exported), done
     assert not done.library.linked
@@ -328,7 +328,7 @@ def test_a_wrong_library_is_found(made: tuple[Task, Contestant, Exported]) -> No
     what = export_of(task, entry)
     wrong = np.arange(32, dtype=np.float32)
     wrong[31] += 1
-    with MeasurePool(task.dag, task.target) as pool:
+    with LocalPool(task.dag, task.target) as pool:
         done = pool.export(replace(what, constants={"bias": wrong.tobytes()}))
     assert isinstance(done, Failed)
     assert done.kind == "wrong"

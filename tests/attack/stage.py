@@ -17,8 +17,8 @@ from typing import Final
 from unittest.mock import patch
 
 from ansorpy.errors import AnsorError
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.sandbox import isolation, landlock, seccomp
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.settings import MeasureSettings
@@ -47,7 +47,7 @@ class Stage:
     folder: Path
     aims: Aims
     bystander: "subprocess.Popen[bytes]"
-    pool: MeasurePool
+    pool: LocalPool
     marker: str
     connections: list[object] = field(default_factory=list)
 
@@ -153,7 +153,7 @@ def stage(bwrap: str = "") -> Generator[Stage]:
             backend=BACKEND, sampling=SamplingOptions(min_sample_s=1e-4), limits=LIMITS, builders=1,
             build_timeout_s=4.0, run_timeout_s=4.0,
         )  # fmt: skip
-        pool = held.enter_context(MeasurePool(DAG, Target(cores=1), settings))
+        pool = held.enter_context(LocalPool(DAG, Target(cores=1), settings))
         aims = Aims(
             str(folder), str(pool.workers.folder), os.getpid(), bystander.pid, port, unix, abstract
         )

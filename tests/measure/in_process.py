@@ -149,3 +149,9 @@ def loops(what: Program | Unbound, target: Target) -> LoopText:
     """Return a bound candidate and its text."""
     program = bound(what, target)
     return LoopText(text(program), program)
+
+
+def prebuild(batches: BatchMeasurer, candidates: Sequence[Unbound], later: bool = False) -> None:
+    """Start to build candidates; as `MeasurePool.prebuild`."""
+    requests = [batches.request_of(one) for one in candidates]
+    (batches.queue.follow if later else batches.queue.prebuild)(requests, 1.0)

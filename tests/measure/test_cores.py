@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy.measure.workers import cores
-from ansorpy.measure.workers.cores import exclusive
+from ansorpy.measure import cores
+from ansorpy.measure.cores import exclusive
 from ansorpy.measure.workers.replies import Returned
 from ansorpy.measure.workers.spec import WorkerSpec
 from ansorpy.measure.workers.worker import Worker

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.granted import cpu_quota, granted_cores
-from ansorpy.measure.workers.cores import usable_cores
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = """
 from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.local import LocalPool
 from ansorpy.target import Target
 from tests.measure.fake import BACKEND, matmul, program
 
 DAG = matmul()
 settings = MeasureSettings(backend=BACKEND, run_timeout_s=60.0)
-with MeasurePool(DAG, Target(cores=1), settings) as pool:
+with LocalPool(DAG, Target(cores=1), settings) as pool:
     pool.measure([program("good", DAG)])
     pids = [w._process.pid for w in pool.workers.all if w._process]
     print(*pids, pool.workers.folder, flush=True)

@@ -36,7 +36,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from tests.fakes import cost_s
 from tests.measure.fake import BACKEND, FakeBuilt, matmul, program
-from tests.measure.in_process import InProcessBuilder, InProcessSlot, in_process
+from tests.measure.in_process import InProcessBuilder, InProcessSlot, in_process, prebuild
 
 DAG = matmul()
 TARGET = Target(cores=1)
@@ -99,13 +99,13 @@ def test_each_candidate_is_built_once_and_asked_with_the_least_cost_before_it() 
 def test_prebuilt_candidates_are_not_built_again() -> None:
     batches = in_process(TARGET, measured, builders=2)
     asked = candidates(4)
-    batches.prebuild(asked[:2], 1.0)
-    batches.prebuild(asked[:2], 1.0)  # under way
+    prebuild(batches, asked[:2])
+    prebuild(batches, asked[:2])  # under way
     found = batches.measure(asked, None, lambda: False, 1.0)
     builders, _ = parts(batches)
     assert sum(len(one.built) for one in builders) == 4
     assert all(isinstance(one, Measured) for one in found)
-    batches.prebuild(asked, 1.0)  # cached
+    prebuild(batches, asked)  # cached
     assert sum(len(one.built) for one in builders) == 4
 
 
@@ -113,7 +113,7 @@ def test_prebuilt_candidates_are_not_built_again() -> None:
 def test_later_candidates_are_built_once_nothing_else_is_left_to_build(late: bool) -> None:
     batches = in_process(TARGET, measured, builders=2)
     asked = candidates(4)
-    batches.prebuild(asked[2:], 1.0, later=True)
+    prebuild(batches, asked[2:], later=True)
     builders, slot = parts(batches)
     assert not any(one.built for one in builders)
     batches.measure(asked[:2], None, lambda: late, 1.0)
@@ -126,7 +126,7 @@ def test_later_candidates_are_built_once_nothing_else_is_left_to_build(late: boo
 
 def test_the_last_builder_is_left_to_the_caller() -> None:
     batches = in_process(TARGET, measured)
-    batches.prebuild(candidates(2), 1.0)
+    prebuild(batches, candidates(2))
     (builder,), _ = parts(batches)
     assert builder.built == []
 
@@ -145,7 +145,7 @@ def test_a_candidate_that_failed_in_a_batch_is_built_again_alone() -> None:
     good = candidates(1)[0]
     bad = Unbound(good.plan, (*good.row, 1), None)
     batches = in_process(TARGET, measured, builders=2)
-    batches.prebuild([bad, good], 1.0)
+    prebuild(batches, [bad, good])
     found = batches.measure([bad, good], None, lambda: False, 1.0)
     assert isinstance(found[0], Failed)
     assert isinstance(found[1], Measured)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import final_race
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.sampling import SamplingOptions
@@ -37,18 +37,18 @@ HASTY = replace(SETTINGS, run_timeout_s=1.0)  # for candidates that hang in a ca
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[MeasurePool]:
-    with MeasurePool(DAG, Target(cores=1), SETTINGS) as made:
+def pool() -> Iterator[LocalPool]:
+    with LocalPool(DAG, Target(cores=1), SETTINGS) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def hasty() -> Iterator[MeasurePool]:
-    with MeasurePool(DAG, Target(cores=1), HASTY) as made:
+def hasty() -> Iterator[LocalPool]:
+    with LocalPool(DAG, Target(cores=1), HASTY) as made:
         yield made
 
 
-def measure(pool: MeasurePool, *names: str, best_s: float | None = None) -> list[Outcome | None]:
+def measure(pool: LocalPool, *names: str, best_s: float | None = None) -> list[Outcome | None]:
     pool.queue.cache.clear()  # drop the outcomes of earlier tests
     return pool.measure([program(name, DAG) for name in names], best_s)
 
@@ -73,7 +73,7 @@ def measure(pool: MeasurePool, *names: str, best_s: float | None = None) -> list
         ("before", "out-of-bounds", "A"),
     ],
 )
-def test_a_failure_is_named(pool: MeasurePool, name: str, kind: str, words: str) -> None:
+def test_a_failure_is_named(pool: LocalPool, name: str, kind: str, words: str) -> None:
     (bad,) = measure(pool, name)  # alone: a slower candidate passes fewer checks
     (good,) = measure(pool, "good")
     assert isinstance(bad, Failed)
@@ -91,14 +91,14 @@ def test_a_failure_is_named(pool: MeasurePool, name: str, kind: str, words: str)
 def test_a_build_or_run_that_hangs_is_killed(
     name: str, limits: dict[str, float], kind: str, words: str
 ) -> None:
-    with MeasurePool(DAG, Target(cores=1), replace(SETTINGS, **limits)) as pool:  # type: ignore[arg-type]
+    with LocalPool(DAG, Target(cores=1), replace(SETTINGS, **limits)) as pool:  # type: ignore[arg-type]
         (bad,) = measure(pool, name)
         assert isinstance(bad, Failed)
         assert (bad.kind, words in bad.message) == (kind, True), bad
         assert kinds(measure(pool, "good")) in (["good"], [kind])  # a busy machine may exceed 1 s
 
 
-def test_the_output_of_a_candidate_is_recorded_up_to_a_limit(pool: MeasurePool) -> None:
+def test_the_output_of_a_candidate_is_recorded_up_to_a_limit(pool: LocalPool) -> None:
     raises, flood = measure(pool, "raises", "flood")
     assert isinstance(raises, Failed)
     assert "ValueError" in raises.excerpt
@@ -107,7 +107,7 @@ def test_the_output_of_a_candidate_is_recorded_up_to_a_limit(pool: MeasurePool) 
         assert len(flood.excerpt) <= 2000
 
 
-def test_a_numpy_baseline_that_raises_leaves_the_race_to_the_kernels(pool: MeasurePool) -> None:
+def test_a_numpy_baseline_that_raises_leaves_the_race_to_the_kernels(pool: LocalPool) -> None:
     measure(pool, "good")  # the cases are there
     asks_for_x = matmul(left="X")
     contestants = {"good": program("good", DAG), "slow": program("slow", DAG)}
@@ -121,21 +121,21 @@ def test_a_numpy_baseline_that_raises_leaves_the_race_to_the_kernels(pool: Measu
     assert found["numpy"].message == "in the NumPy baseline: KeyError: ('X', 0)"
 
 
-def test_a_good_program_is_timed_with_its_breakdown(pool: MeasurePool) -> None:
+def test_a_good_program_is_timed_with_its_breakdown(pool: LocalPool) -> None:
     (outcome,) = measure(pool, "good")
     assert isinstance(outcome, Measured), outcome
     assert outcome.cost_s > 0
     assert min(outcome.build_s, outcome.load_s, outcome.check_s, outcome.run_s) > 0
 
 
-def test_a_hopeless_kernel_is_given_up(pool: MeasurePool) -> None:
+def test_a_hopeless_kernel_is_given_up(pool: LocalPool) -> None:
     (outcome,) = measure(pool, "slow", best_s=1e-6)
     assert isinstance(outcome, Measured), outcome
     assert outcome.aborted
     assert len(outcome.times_s) == 1
 
 
-def test_grandchildren_die_with_the_candidate(pool: MeasurePool) -> None:
+def test_grandchildren_die_with_the_candidate(pool: LocalPool) -> None:
     (outcome,) = measure(pool, "forks")
     assert isinstance(outcome, Failed)
     slot = pool.workers.slot._process
@@ -143,7 +143,7 @@ def test_grandchildren_die_with_the_candidate(pool: MeasurePool) -> None:
     assert descendants(slot.pid) == []
 
 
-def test_a_race_times_kernels_and_numpy_in_turns(pool: MeasurePool) -> None:
+def test_a_race_times_kernels_and_numpy_in_turns(pool: LocalPool) -> None:
     buffers = program("good", DAG).buffers
     found = pool.race(
         {
@@ -161,7 +161,7 @@ def test_a_race_times_kernels_and_numpy_in_turns(pool: MeasurePool) -> None:
     assert isinstance(found["broken"], Failed)
 
 
-def test_a_shortlist_is_timed_without_checks(pool: MeasurePool) -> None:
+def test_a_shortlist_is_timed_without_checks(pool: LocalPool) -> None:
     broken, slow, good = pool.rerank(
         [program(n, DAG) for n in ("build-error", "slow", "good")], 0.1
     )
@@ -172,7 +172,7 @@ def test_a_shortlist_is_timed_without_checks(pool: MeasurePool) -> None:
     assert pool.rerank([program(name, DAG) for name in ("good", "crash")], 0.1) == [None, None]
 
 
-def test_a_shortlist_is_not_built_again(pool: MeasurePool) -> None:
+def test_a_shortlist_is_not_built_again(pool: LocalPool) -> None:
     candidates = [program(name, DAG) for name in ("good", "slow")]
     assert all(isinstance(outcome, Measured) for outcome in pool.measure(candidates))
     sent = [builder.worker for builder in pool.workers.builders]
@@ -183,7 +183,7 @@ def test_a_shortlist_is_not_built_again(pool: MeasurePool) -> None:
 
 
 def test_trials_are_timed_beside_a_reference_kernel_that_is_nearly_as_fast() -> None:
-    with MeasurePool(DAG, Target(cores=1), SETTINGS) as pool:
+    with LocalPool(DAG, Target(cores=1), SETTINGS) as pool:
         # One by one: builders finish in any order, and a slow kernel after a fast one is given up.
         slow, other, good, again = (
             measure(pool, name)[0] for name in ("slow", "slow", "good", "good")
@@ -198,7 +198,7 @@ def test_trials_are_timed_beside_a_reference_kernel_that_is_nearly_as_fast() -> 
 
 
 def test_kernels_on_several_threads_are_timed_by_the_runner() -> None:
-    with MeasurePool(DAG, Target(cores=2), SETTINGS) as pool:
+    with LocalPool(DAG, Target(cores=2), SETTINGS) as pool:
         good, bad, crash, again = measure(pool, "good", "wrong-in-parallel", "crash", "good")
     assert isinstance(good, Measured), good
     assert isinstance(bad, Failed)
@@ -210,7 +210,7 @@ def test_kernels_on_several_threads_are_timed_by_the_runner() -> None:
 def test_no_process_no_folder_and_no_descriptor_is_left() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(2):
-        pool = MeasurePool(DAG, Target(cores=1), HASTY)
+        pool = LocalPool(DAG, Target(cores=1), HASTY)
         measure(pool, "good", "crash", "hang", "good")
         folder = pool.workers.folder
         pids = [w._process.pid for w in pool.workers.all if w._process is not None]
@@ -223,7 +223,7 @@ def test_no_process_no_folder_and_no_descriptor_is_left() -> None:
 
 
 def test_a_child_ends_when_its_fork_server_is_killed() -> None:
-    with MeasurePool(DAG, Target(cores=1), SETTINGS) as pool:
+    with LocalPool(DAG, Target(cores=1), SETTINGS) as pool:
         measure(pool, "good")
         slot = pool.workers.slot._process
         assert slot is not None
@@ -238,7 +238,7 @@ def test_a_child_ends_when_its_fork_server_is_killed() -> None:
 
 @pytest.mark.slow
 def test_a_storm_costs_no_more_than_its_timeouts(
-    pool: MeasurePool, hasty: MeasurePool, monkeypatch: pytest.MonkeyPatch
+    pool: LocalPool, hasty: LocalPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crashes, hangs = 40, 2
     # A crash costs a child, a hang its timeout; no call is repeated, no fork server replaced.
@@ -315,7 +315,7 @@ def killed_soon(worker: Worker, after_s: float) -> threading.Thread:
     return thread
 
 
-def test_a_fork_server_killed_while_idle_or_starting_fails_no_candidate(pool: MeasurePool) -> None:
+def test_a_fork_server_killed_while_idle_or_starting_fails_no_candidate(pool: LocalPool) -> None:
     good = program("good", DAG)
     assert isinstance(pool.measure([good])[0], Measured)
     for worker in (pool.workers.slot, pool.workers.builders[0].worker):
@@ -328,7 +328,7 @@ def test_a_fork_server_killed_while_idle_or_starting_fails_no_candidate(pool: Me
         thread.join()
 
 
-def test_a_fork_server_killed_in_a_call_is_replaced_and_called_again(hasty: MeasurePool) -> None:
+def test_a_fork_server_killed_in_a_call_is_replaced_and_called_again(hasty: LocalPool) -> None:
     thread = killed_soon(hasty.workers.slot, 0.3)
     (outcome,) = hasty.measure([program("hang", DAG)])
     thread.join()
@@ -336,7 +336,7 @@ def test_a_fork_server_killed_in_a_call_is_replaced_and_called_again(hasty: Meas
     assert outcome.kind == "run-timeout"
 
 
-def test_a_child_killed_from_outside_is_replaced_and_called_again(hasty: MeasurePool) -> None:
+def test_a_child_killed_from_outside_is_replaced_and_called_again(hasty: LocalPool) -> None:
     hasty.measure([program("good", DAG)])
     assert hasty.workers.slot._process is not None
     server = hasty.workers.slot._process.pid

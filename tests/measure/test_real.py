@@ -13,8 +13,8 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalPool, LocalProcesses
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.unbound import bound, unbound
@@ -40,28 +40,28 @@ def walk(cores: int) -> tuple[Dag, Target, Program]:
 
 
 @pytest.fixture(scope="module", params=[1, 2])
-def shared(request: pytest.FixtureRequest) -> Iterator[SharedProcesses]:
-    made = SharedProcesses(local_target(request.param), MeasureSettings())
+def shared(request: pytest.FixtureRequest) -> Iterator[LocalProcesses]:
+    made = LocalProcesses(local_target(request.param), MeasureSettings())
     yield made
     made.close()
 
 
-Opened = Callable[..., MeasurePool]
+Opened = Callable[..., LocalPool]
 
 
 @pytest.fixture
-def cores(shared: SharedProcesses) -> int:
+def cores(shared: LocalProcesses) -> int:
     return shared.workers.threads
 
 
 @pytest.fixture
-def opened(shared: SharedProcesses) -> Opened:
+def opened(shared: LocalProcesses) -> Opened:
     """Return a function that opens a pool on the shared processes, which know no machine code."""
     shared.queue.cache.clear()
 
-    def pool(settings: MeasureSettings | None = None) -> MeasurePool:
+    def pool(settings: MeasureSettings | None = None) -> LocalPool:
         dag, target, _ = walk(shared.workers.threads)
-        return MeasurePool(dag, target, settings, shared)
+        return LocalPool(dag, target, settings, shared)
 
     return pool
 
@@ -71,7 +71,7 @@ def test_builders_bind_candidates_and_a_row_that_does_not_fit_is_a_failed_build(
     plan = naive(dag, target)
     row = plan.smallest_row
     assert bound(unbound(plan, row), target) == program
-    with MeasurePool(dag, target) as pool:
+    with LocalPool(dag, target) as pool:
         good, bad = pool.measure([unbound(plan, row), unbound(plan, (*row, 1))])
     assert isinstance(good, Measured), good
     assert isinstance(bad, Failed)
@@ -83,7 +83,7 @@ def test_a_prebuilt_kernel_is_raced(cores: int, opened: Opened) -> None:
     _, target, program = walk(cores)
     kernel = emit(program, target, cores)
     with opened(MeasureSettings(race_processes=1, race_visits=3)) as pool:
-        pool.prebuild_source(kernel)
+        pool.prebuild(kernel)
         request = pool.batches.request_of(kernel)
         batches = [batch for batch in pool.queue.batches.values() if request in batch]
         assert len(batches) == min(2, len(pool.workers.builders))
@@ -101,7 +101,7 @@ def test_prebuilt_candidates_are_measured(cores: int, opened: Opened) -> None:
         for builder in pool.workers.builders:
             builder.worker.call(f"{MAIN}:prepare", CODEGEN, 60.0)  # wait until it has started
         first = pool.batches.request_of(asked[0])
-        pool.prebuild(asked)
+        pool.prebuild(*asked)
         if len(pool.workers.builders) > 1:
             assert any(first in batch for batch in pool.queue.batches.values())
         good, bad = pool.measure(asked)
@@ -110,12 +110,12 @@ def test_prebuilt_candidates_are_measured(cores: int, opened: Opened) -> None:
         assert "one per size" in bad.message
         assert not pool.queue.batches
         pool.queue.cache.clear()
-        pool.prebuild(asked)  # and never measured
+        pool.prebuild(*asked)  # and never measured
         assert isinstance(pool.measure([program])[0], Measured)
         pool.workers.abandon()
         pool.queue.forget()
         pool.queue.cache.clear()
-        pool.prebuild(asked)  # no builder has started
+        pool.prebuild(*asked)  # no builder has started
         assert not pool.queue.batches
         assert isinstance(pool.measure(asked)[0], Measured)
 
@@ -185,11 +185,11 @@ def test_the_parent_unpickles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("loads", "load", "Unpickler"):
         monkeypatch.setattr(pickle, name, refuse)
-    with MeasurePool(dag, target, MeasureSettings(race_processes=1, race_visits=3)) as pool:
+    with LocalPool(dag, target, MeasureSettings(race_processes=1, race_visits=3)) as pool:
         row = plan.smallest_row
         outcomes = pool.measure([unbound(plan, row), unbound(plan, (*row, 1)), program])
         kernel = emit(program, target, 1)
-        pool.prebuild_source(kernel)
+        pool.prebuild(kernel)
         prepared: list[str] = []
         raced = pool.race({"naive": kernel}, numpy=True, beside=lambda: prepared.append("x"))
         assert pool.verify(kernel) is None

@@ -14,8 +14,8 @@ from ansorpy.expr.expr import Const, Expr, transform
 from ansorpy.loopir.nodes import For, Program, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Measured
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.verify.cases import Case, make_cases
@@ -174,7 +174,7 @@ def test_the_checks_see_a_factor_that_is_a_little_off() -> None:
 def test_a_reformulated_kernel_is_measured_and_raced_with_the_error_that_was_seen() -> None:
     dag, program = deep(64), program_of(64, 4)
     settings = MeasureSettings(race_processes=1, race_visits=2)
-    with MeasurePool(dag, TARGET, settings) as pool:
+    with LocalPool(dag, TARGET, settings) as pool:
         (outcome,) = pool.measure([program])
         assert isinstance(outcome, Measured), outcome
         found = pool.race({"fast": emit(program, TARGET)}, numpy=False)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ansorpy.graph.graph import Array
+from ansorpy.measure.cores import slot_cores, usable_cores
 from ansorpy.measure.timing.turn_process import TurnProcess
-from ansorpy.measure.workers.cores import slot_cores, usable_cores
 from ansorpy.model.contestant import visit
 from ansorpy.model.race import Entry, command_of, distance, race
 

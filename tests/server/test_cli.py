@@ -22,8 +22,8 @@ import ansorpy.tuner.tune as ansorpy_tune
 from ansorpy.artifact.rate import Rate
 from ansorpy.codegen.simt.device.present import present_gpu
 from ansorpy.events import Finished, Started
+from ansorpy.measure.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.measure.host import local_target
-from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.progress import as_line
 from ansorpy.records import target_digest
 from ansorpy.server.cli import app

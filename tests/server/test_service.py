@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import ansorpy
-from ansorpy.measure.workers.cores import slot_cores, usable_cores
+from ansorpy.measure.cores import slot_cores, usable_cores
 from ansorpy.server.app import create_app
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.upgrade import open_database

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed, Outcome
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings as Measuring
 from ansorpy.records import Record
 from ansorpy.server.jobs.submission import Submission
@@ -35,7 +35,7 @@ def storm(
         backend=BACKEND, run_timeout_s=RUN_TIMEOUT_S, folder=str(out.parent),
         sandbox=settings.sandbox,
     )  # fmt: skip
-    with MeasurePool(DAG, Target(cores=1), measuring) as pool:
+    with LocalPool(DAG, Target(cores=1), measuring) as pool:
         for number in range(1, ROUNDS + 1):
             names = ["crash"] * (CRASHES // ROUNDS) + ["hang"] * (HANGS // ROUNDS)
             found = pool.measure([program(name, DAG) for name in names])

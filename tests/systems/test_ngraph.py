@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy.measure.workers.cores import usable_cores
+from ansorpy.measure.cores import usable_cores
 from tests.server.service import MM
 from tests.systems.stage import Stage
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.delivered_call import DeliveredCall
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.shortlist import ShortlistTime
@@ -28,13 +27,12 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul
 from ansorpy.tuner.delivery.at_once import FINALISTS, RACES
-from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.race import first_answer
 from ansorpy.tuner.race.first_answer import First
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
-from tests.fakes import FakePool, cost_s
+from tests.fakes import FakePool, cost_s, pools_of
 from tests.measure.in_process import loops
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
@@ -52,13 +50,13 @@ def tuned(
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
         pool = kind(dag, target)
         pool.verdict = verdict or pool.verdict
-        return cast(MeasurePool, pool)
+        return pool
 
     one = matmul(48, 48, 48)
     request = Request(
         (one,), Target(), trials=trials, fresh=True, libraries=libraries, first_answer=not libraries
     )
-    *_, end = run(request, CPU, MemoryStore(), out, pools=lambda: Pools(open_pool))
+    *_, end = run(request, CPU, MemoryStore(), out, pools=pools_of(open_pool))
     assert isinstance(end, Finished)
     return end.results[0]
 
@@ -144,7 +142,7 @@ def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad:
     called: list[bytes] = []
 
     class Pool(FakePool):
-        def end_call(self, calling: DeliveredCall) -> Failed | float:
+        def end_call(self) -> Failed | float:
             called.append(self.called["kernel.py"])
             broken = len(called) <= bad
             return Failed("crash", "NotImplementedError: float16") if broken else 0.5
@@ -161,7 +159,7 @@ def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad:
 
 def test_no_kernel_is_delivered_if_every_kernel_file_fails_its_call(tmp_path: Path) -> None:
     class Pool(FakePool):
-        def end_call(self, calling: DeliveredCall) -> Failed | float:
+        def end_call(self) -> Failed | float:
             return Failed("crash", "NotImplementedError: float16")
 
     result = tuned(tmp_path, Pool)
@@ -230,7 +228,7 @@ def test_choices_of_a_task_are_built_while_the_next_one_is_opened(tmp_path: Path
     steps: list[tuple[str, str]] = []
 
     class Watched(FakePool):
-        def prebuild_libraries(self, *exports: Export) -> None:
+        def prebuild(self, *requests: object, later: bool = False) -> None:
             steps.append(("build", self.dag.name))
 
         def export(self, *exports: Export, first_only: bool = False) -> Exported | Failed:
@@ -241,7 +239,7 @@ def test_choices_of_a_task_are_built_while_the_next_one_is_opened(tmp_path: Path
     request = Request(dags, Target(), trials=0, fresh=True, libraries=True, first_answer=False)
     *_, end = run(
         request, CPU, MemoryStore(), tmp_path,
-        pools=lambda: Pools(lambda dag, target: cast(MeasurePool, Watched(dag, target))),
+        pools=pools_of(Watched),
     )  # fmt: skip
     assert isinstance(end, Finished)
     names = [dag.name for dag in dags]

@@ -1,7 +1,8 @@
 """Tunings that measure on the device, here the emulated driver: records, race, zip, faults."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -16,11 +17,12 @@ from ansorpy.errors import SpecError
 from ansorpy.events import Event, Finished, Racing, RoundDone, Seeded
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import DEVICE
+from ansorpy.measure.local import LocalBackEnd, LocalPool
 from ansorpy.measure.outcome import Estimated, Failed, Measured
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.plan.bind import bind
 from ansorpy.records import ESTIMATED, MEASURED, MemoryStore, Record, task_key
 from ansorpy.replay import plan_from_text
@@ -28,15 +30,16 @@ from ansorpy.result import Result, explanation
 from ansorpy.rules import CUDA
 from ansorpy.target import Target, cuda_target, gpu_target
 from ansorpy.te.analysis import workload_key
+from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.tuner.options import targets
-from ansorpy.tuner.parts import pools
-from ansorpy.tuner.parts.pools import Pools, SharedPools, pool_of
+from ansorpy.tuner.parts.pools import Pools, back_end_of
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
 from tests.artifact.emulated_driver import ZipDevice
 from tests.codegen.simt.device.test_operators import EMULATED
 from tests.codegen.simt.emulator.test_measured import last_store_dropped
+from tests.fakes import pools_of
 from tests.tuner.test_emulated_delivery import EmulatedPool
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
@@ -55,13 +58,13 @@ def request(trials: int = 8, **options: Any) -> Request:
 
 
 def events_of(
-    asked: Request, store: MemoryStore, out: Path, kind: type[MeasurePool] | None = None
+    asked: Request, store: MemoryStore, out: Path, kind: type[LocalPool] | None = None
 ) -> list[Event]:
     """Return the events of a tuning in the measuring processes."""
 
     def opened() -> Pools:
-        chosen, settings = pool_of(asked, PATIENT)
-        return SharedPools(asked.target, settings, kind or chosen)
+        settings = replace(PATIENT, backend=EMULATED)
+        return Pools(LocalBackEnd(asked.target, settings, kind or LocalPool))
 
     return list(run(asked, CUDA, store, out, pools=opened))
 
@@ -122,7 +125,7 @@ def test_a_device_measures_races_and_answers(
     assert read_bytes(again.kernel) == read_bytes(result.kernel)
 
 
-class FaultyPool(MeasurePool):
+class FaultyPool(LocalPool):
     """A pool whose first finalist is wrong in the race, as kernels with faults are."""
 
     def race(self, contestants: Mapping[str, Any], *args: Any, **options: Any) -> Any:
@@ -176,10 +179,26 @@ class TimedPool(EmulatedPool):
             for name, program in contestants.items()
         }
 
+    def rerank(
+        self, candidates: Sequence[object], budget_s: float, beside: object = None
+    ) -> list[ShortlistTime | None]:
+        return [None] * len(candidates)
+
+    def begin_call(
+        self, files: Mapping[str, bytes], meaning: Dag | None = None
+    ) -> Callable[[], Failed | float]:
+        return lambda: Failed("build", "a kernel for a GPU is no numba source")
+
+    def export(self, *exports: object, first_only: bool = False) -> Failed:
+        return Failed("build", "a kernel for a GPU is no library")
+
+    def attainable_flop_per_s(self) -> float:
+        return 0.0
+
 
 def quick(pool: EmulatedPool, asked: Request, store: MemoryStore, out: Path) -> list[Event]:
-    opened = lambda dag, target: cast(MeasurePool, pool)  # noqa: E731
-    return list(run(asked, CUDA, store, out, pools=lambda: Pools(opened)))
+    opened = lambda dag, target: pool  # noqa: E731
+    return list(run(asked, CUDA, store, out, pools=pools_of(opened)))
 
 
 def test_other_candidates_race_if_all_finalists_fail(tmp_path: Path) -> None:
@@ -269,8 +288,11 @@ def test_names_of_the_present_gpu_use_the_device(present: Target) -> None:
         target = targets.named_target(name, 1)
         asked = Request.of(request(), (DAG,), target)
         assert (target, asked.device, asked.estimated) == (present, DEVICE, False)
-        kind, settings = pools.pool_of(asked, MeasureSettings())
-        assert (kind, settings.backend) == (MeasurePool, DEVICE)
+        with closing(back_end_of(asked, MeasureSettings())) as back_end:
+            pool = back_end.open(DAG, target, 0)
+            assert isinstance(pool, LocalPool)
+            assert pool.settings.backend == DEVICE
+            pool.close()
 
 
 def test_other_gpus_and_processors_use_no_device(present: Target) -> None:

@@ -2,23 +2,23 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 
 import ansorpy
 from ansorpy import te
 from ansorpy.artifact.package import read_bytes, unbox
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.simt import ESTIMATE_VERSION
 from ansorpy.errors import SpecError
 from ansorpy.events import Emulating, Event, Finished, FirstAnswer, Improved, Racing, RoundDone
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Estimated, Failed, Outcome
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.progress import NOT_TIMED, Tally, as_line
 from ansorpy.records import ESTIMATED, MEASURED, JsonlStore, MemoryStore, Record, best_of, task_key
@@ -29,9 +29,9 @@ from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.tuner.delivery.emulated import FINALISTS
-from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tune import run
+from tests.fakes import pools_of
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
 
@@ -111,7 +111,12 @@ class EmulatedPool:
         self.wrong, self.fails, self.verified = frozenset(wrong), fails, list[Program]()
         self.failure = failure
 
-    def measure(self, candidates: Sequence[Unbound], *_: Any, **__: Any) -> list[Outcome | None]:
+    def measure(
+        self,
+        candidates: Sequence[Program | Unbound],
+        best_s: float | None = None,
+        late: Callable[[], bool] = lambda: False,
+    ) -> list[Outcome | None]:
         programs = [bound(one, SM_90) for one in candidates]
         return [
             Failed("spills", "8 bytes of a thread spilled")
@@ -120,11 +125,15 @@ class EmulatedPool:
             for program in programs
         ]
 
-    def prebuild(self, *_: Any, **__: Any) -> None:
+    def prebuild(self, *requests: object, later: bool = False) -> None:
         """Build nothing ahead."""
 
-    def verify(self, program: Program) -> Failed | None:
-        self.verified.append(program)
+    def begin_cases(self) -> None:
+        """Compute nothing ahead."""
+
+    def verify(self, kernel: Program | Kernel) -> Failed | None:
+        assert isinstance(kernel, Program)
+        self.verified.append(kernel)
         number = len(self.verified) - 1
         return self.failure if number in self.wrong else None
 
@@ -137,8 +146,8 @@ def tuned(
     dags: tuple[Dag, ...] = (workloads.matmul(16, 32, 8),),
 ) -> Finished:  # fmt: skip
     request = Request(dags, SM_90, trials=trials)
-    opened = lambda dag, target: cast(MeasurePool, pool)  # noqa: E731
-    *_, end = run(request, CUDA, store or MemoryStore(), out, pools=lambda: Pools(opened))
+    opened = lambda dag, target: pool  # noqa: E731
+    *_, end = run(request, CUDA, store or MemoryStore(), out, pools=pools_of(opened))
     assert isinstance(end, Finished)
     return end
 
@@ -239,9 +248,9 @@ def test_estimates_of_another_model_only_start_a_search(tmp_path: Path) -> None:
 
 
 def _events(store: MemoryStore, out: Path) -> Iterator[Event]:
-    pool = cast(MeasurePool, EmulatedPool())
+    pool = EmulatedPool()
     request = Request((workloads.matmul(16, 32, 8),), SM_90, trials=16)
-    return run(request, CUDA, store, out, pools=lambda: Pools(lambda dag, target: pool))
+    return run(request, CUDA, store, out, pools=pools_of(lambda dag, target: pool))
 
 
 @pytest.mark.parametrize("option", [{"target_latency_s": 1e-3}, {"stop_if_gain_below": 0.1}])

@@ -13,8 +13,8 @@ from ansorpy.codegen.exported_types import Export
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.events import Event, Finished, FirstAnswer, RoundDone, Stopping
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.population import sample
 from ansorpy.records import MemoryStore
@@ -86,13 +86,13 @@ def test_best_choices_of_plans_are_timed_together_if_no_trial_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trials: int
 ) -> None:
     told: list[tuple[str, ...]] = []
-    export = MeasurePool.export
+    export = LocalPool.export
 
-    def noted(pool: MeasurePool, *exports: Export, first_only: bool = False) -> Exported | Failed:
+    def noted(pool: LocalPool, *exports: Export, first_only: bool = False) -> Exported | Failed:
         told.append(tuple(one.prefix for one in exports))
         return export(pool, *exports, first_only=first_only)
 
-    monkeypatch.setattr(MeasurePool, "export", noted)
+    monkeypatch.setattr(LocalPool, "export", noted)
     events = run(Request((matmul(),), local_target(1), trials=trials), CPU, MemoryStore(), tmp_path)
     answer = next(event for event in events if isinstance(event, FirstAnswer))
     assert len(told) == 1
@@ -105,15 +105,15 @@ def test_if_no_choice_passes_the_next_ones_are_tried_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[int] = []
-    export = MeasurePool.export
+    export = LocalPool.export
 
-    def refused(pool: MeasurePool, *exports: Export, first_only: bool = False) -> Exported | Failed:
+    def refused(pool: LocalPool, *exports: Export, first_only: bool = False) -> Exported | Failed:
         told.append(len(exports))
         if len(told) < 3:
             return Failed("wrong", "C[0] is 1, not 2")
         return export(pool, *exports, first_only=first_only)
 
-    monkeypatch.setattr(MeasurePool, "export", refused)
+    monkeypatch.setattr(LocalPool, "export", refused)
     events = run(Request((matmul(),), local_target(1), trials=0), CPU, MemoryStore(), tmp_path)
     assert [event for event in events if isinstance(event, FirstAnswer)]
     assert told == [first_answer.TIMED, 1, 1]

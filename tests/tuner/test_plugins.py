@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from ansorpy.events import Derived, Event, Finished, Plugged, Started
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.backend import DEVICE
 from ansorpy.measure.estimates import EstimatePool
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.measured_by import MeasurerSlot
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
@@ -35,11 +37,11 @@ from ansorpy.tuner.options.plugins import (
 )
 from ansorpy.tuner.options.tune_options import TuneOptions, check_whole
 from ansorpy.tuner.parts.plugged import generator_of, measurer_of, strategy_of
-from ansorpy.tuner.parts.pools import Pools, pool_of
+from ansorpy.tuner.parts.pools import Pools, back_end_of
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tune import run
-from tests.fakes import FakePool, fake_pools
+from tests.fakes import FakePool, fake_pools, pools_of
 from tests.tuner.test_checkpoint import Killed, Ledger
 from tests.tuner.test_checkpoint import events as ledger_events
 from tests.tuner.test_device_delivery import manifest_of
@@ -109,9 +111,9 @@ def measurer_pools(asked: Request) -> Callable[[], Pools]:
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
         pool = FakePool(dag, target)
         pool.batches.slot = MeasurerSlot(measurer, dag, pool.batches.slot)
-        return cast(MeasurePool, pool)
+        return pool
 
-    return lambda: Pools(open_pool)
+    return pools_of(open_pool)
 
 
 def test_parts_of_the_example_have_less_than_50_lines() -> None:
@@ -398,8 +400,13 @@ def test_a_request_for_estimates_does_not_use_the_present_gpu() -> None:
         asked = [
             Request.of(TuneOptions(measurer=m), parse(MM), target) for m in ("auto", "estimates")
         ]
-    kinds = [pool_of(one, MeasureSettings())[0] for one in asked]
-    assert kinds == [MeasurePool, EstimatePool]
+    kinds = []
+    for one in asked:
+        with closing(back_end_of(one, MeasureSettings())) as back_end:
+            pool = back_end.open(one.dags[0], target, 0)
+            kinds.append(type(pool))
+            pool.close()
+    assert kinds == [LocalPool, EstimatePool]
     assert [one.estimated for one in asked] == [False, True]
 
 

@@ -10,7 +10,9 @@ import ansorpy
 from ansorpy.errors import RunError, SpecError
 from ansorpy.events import Event, Preflight, RoundDone
 from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.free_memory import free_memory
 from ansorpy.measure.host import local_target
+from ansorpy.measure.pool import Memory
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.workers.spec import ResourceLimits
 from ansorpy.progress import as_line
@@ -19,7 +21,7 @@ from ansorpy.rules import CPU
 from ansorpy.topi import workloads
 from ansorpy.tuner.parts.pools import shared_pools
 from ansorpy.tuner.requests.request import Request
-from ansorpy.tuner.rounds.preflight import LEAST_TIMES, check_memory, dag_bytes, free_memory
+from ansorpy.tuner.rounds.preflight import LEAST_TIMES, check_memory, dag_bytes
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 
@@ -92,15 +94,15 @@ def test_a_need_is_refused_exactly_if_it_exceeds_the_free_memory(free_bytes: int
     need_bytes = LEAST_TIMES * dag_bytes(task.dag)
     assert need_bytes == 6 * 8_000_000
     if need_bytes <= free_bytes:
-        check_memory([task], free_bytes)
+        check_memory([task], Memory(free_bytes))
         return
     with pytest.raises(SpecError, match=r"takes at least 45\.78 MiB of memory; expected at most"):
-        check_memory([task], free_bytes)
+        check_memory([task], Memory(free_bytes))
 
 
 def test_a_machine_that_tells_no_memory_refuses_nothing(tmp_path: Path) -> None:
     assert free_memory(tmp_path, tmp_path) is None
-    check_memory([Task.of(workloads.matmul(4096, 4096, 4096), local_target(1), "cpu@0")], None)
+    check_memory([Task.of(workloads.matmul(4096, 4096, 4096), local_target(1), "cpu@0")], Memory())
 
 
 def test_free_memory_is_the_least_of_the_machine_and_its_groups(tmp_path: Path) -> None:

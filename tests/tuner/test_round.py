@@ -9,7 +9,6 @@ import pytest
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.model import Batch, Sample, Scores
 from ansorpy.frontends.tc.text import parse
-from ansorpy.measure.unbound import Unbound
 from ansorpy.population import enumerate_all
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
@@ -52,17 +51,17 @@ def untuned_kernel(open_task: Task) -> Kernel:
 def test_candidates_held_by_a_round_are_measured_first_in_the_next() -> None:
     open_task = task()
     rng = np.random.default_rng(0)
-    prebuilt: list[list[Unbound]] = []
+    prebuilt: list[list[object]] = []
 
     class Pool(FakePool):
-        def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
-            prebuilt.append(list(candidates))
+        def prebuild(self, *requests: object, later: bool = False) -> None:
+            prebuilt.append(list(requests))
 
     pool = Pool(open_task.dag, TARGET)
     measured: list[Candidate] = []
     for _ in range(3):
         held = list(open_task.held)
-        played = play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0, held=3)  # type: ignore[arg-type]
+        played = play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0, held=3)
         assert len(played.chosen) == 16
         assert list(played.chosen[: len(held)]) == held
         assert prebuilt[-1] == [open_task.unbound(one) for one in held]
@@ -78,14 +77,14 @@ def test_held_candidates_are_built_while_the_model_learns_if_the_task_goes_on(
 ) -> None:
     open_task = task()
     rng = np.random.default_rng(0)
-    prebuilt: list[list[Unbound]] = []
+    prebuilt: list[list[object]] = []
 
     class Pool(FakePool):
-        def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
-            prebuilt.append(list(candidates))
+        def prebuild(self, *requests: object, later: bool = False) -> None:
+            prebuilt.append(list(requests))
 
     pool = Pool(open_task.dag, TARGET)
-    play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0, held=3, goes_on=goes_on)  # type: ignore[arg-type]
+    play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0, held=3, goes_on=goes_on)
     held = [*map(open_task.unbound, open_task.held)]
     assert len(held) == 3
     assert prebuilt == ([[], held] if goes_on else [[]])
@@ -98,7 +97,7 @@ def test_a_small_space_is_measured_to_the_last_row() -> None:
     pool, rng = FakePool(dag, TARGET), np.random.default_rng(0)
     counts: list[int] = []
     while not counts or counts[-1]:
-        played = play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0)  # type: ignore[arg-type]
+        played = play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0)
         counts.append(len(played.chosen))
     every = sum(len(enumerate_all(plan) or ()) for plan in open_task.plans)
     assert sum(counts) == len(open_task.costs_s) == every

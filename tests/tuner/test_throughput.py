@@ -10,9 +10,10 @@ from ansorpy.cost.random import RandomModel
 from ansorpy.errors import SpecError
 from ansorpy.events import Finished, Started, TaskResult
 from ansorpy.frontends.tc.text import parse
-from ansorpy.measure.pool import SharedProcesses
+from ansorpy.measure.cores import slot_cores, usable_cores
+from ansorpy.measure.local import LocalPool, LocalProcesses
+from ansorpy.measure.pool import Memory
 from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.measure.workers.cores import slot_cores, usable_cores
 from ansorpy.records import MemoryStore, copies_of, items_per_s, task_key
 from ansorpy.result import summary
 from ansorpy.target import Target, cuda_target
@@ -115,10 +116,11 @@ def test_the_processes_have_a_core_for_each_copy() -> None:
         pools = shared_pools(request(), settings)
         asked = request()
         pool = pools.of(Task.of(asked.dags[0], asked.target, "cpu@1", copies=asked.copies))
+        assert isinstance(pool, LocalPool)
         assert pool.settings.sampling.cores == cores
         assert pool.workers.threads == count
         pools.close()
-    alone = SharedProcesses(Target(), settings)
+    alone = LocalProcesses(Target(), settings)
     assert alone.workers.threads == 1
     alone.close()
 
@@ -179,10 +181,11 @@ def test_kernels_of_the_user_are_refused() -> None:
 
 
 def test_copies_that_exceed_the_memory_of_a_candidate_are_refused() -> None:
+    memory = Memory(None, MeasureSettings().limits.memory_bytes)
     (dag,) = parse("def scale(float(8192,8192) A) -> (B) { B(i,j) = 2 * A(i,j) }")
-    check_memory([Task.of(dag, Target(), "cpu@1", copies=2)], None)
+    check_memory([Task.of(dag, Target(), "cpu@1", copies=2)], memory)
     with pytest.raises(SpecError, match="its inputs and outputs take 32 GiB in 64 copies;"):
-        check_memory([Task.of(dag, Target(), "cpu@1", copies=64)], None)
+        check_memory([Task.of(dag, Target(), "cpu@1", copies=64)], memory)
 
 
 def test_more_copies_than_cores_are_refused() -> None:

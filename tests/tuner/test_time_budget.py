@@ -32,7 +32,6 @@ from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d_bias_relu
-from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.process_age import process_begin_s
 from ansorpy.tuner.race import first_answer
 from ansorpy.tuner.requests.request import Request
@@ -58,7 +57,7 @@ from ansorpy.tuner.tasks.time_budget import (
     usual_finish_s,
 )
 from ansorpy.tuner.tune import run
-from tests.fakes import FakePool, fake_pools
+from tests.fakes import FakePool, fake_pools, pools_of
 from tests.tuner.test_checkpoint import MM, TARGET
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
@@ -154,7 +153,7 @@ def test_a_hurry_opens_promising_plans_and_races_one_finalist(
             return super().race(*arguments, **options)
 
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
-        return cast(MeasurePool, RacePool(dag, target))
+        return RacePool(dag, target)
 
     dag = conv2d_bias_relu(1, 4, 8, 8, 8, 3, Window(padding=1))
     request = Request((dag,), TARGET, trials=16, seconds=seconds)
@@ -162,7 +161,7 @@ def test_a_hurry_opens_promising_plans_and_races_one_finalist(
     *_, derived = (
         event
         for event in run(
-            request, None, MemoryStore(), tmp_path, model=model, pools=lambda: Pools(open_pool)
+            request, None, MemoryStore(), tmp_path, model=model, pools=pools_of(open_pool)
         )
         if isinstance(event, Derived)
     )
@@ -221,7 +220,7 @@ def test_a_tuning_keeps_to_its_seconds(tmp_path: Path, seconds: float) -> None:
     clock, races = Clock(), list[float]()
 
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
-        return cast(MeasurePool, SlowPool(dag, target, clock, races))
+        return SlowPool(dag, target, clock, races)
 
     found = run(
         Request(parse(MM), TARGET, trials=100_000, seconds=seconds),
@@ -229,7 +228,7 @@ def test_a_tuning_keeps_to_its_seconds(tmp_path: Path, seconds: float) -> None:
         MemoryStore(),
         tmp_path,
         model=RandomModel(np.random.default_rng(0)),
-        pools=lambda: Pools(open_pool),
+        pools=pools_of(open_pool),
         clock=clock,
     )
     events = []
@@ -270,7 +269,7 @@ def test_a_search_without_trials_races_the_choice_and_tells_the_seconds(tmp_path
     raced: list[list[str]] = []
 
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
-        return cast(MeasurePool, Busy(dag, target, clock, races))
+        return Busy(dag, target, clock, races)
 
     events = list(
         run(
@@ -279,7 +278,7 @@ def test_a_search_without_trials_races_the_choice_and_tells_the_seconds(tmp_path
             MemoryStore(),
             tmp_path,
             model=RandomModel(np.random.default_rng(0)),
-            pools=lambda: Pools(open_pool),
+            pools=pools_of(open_pool),
             clock=clock,
         )
     )
@@ -300,7 +299,7 @@ def test_the_end_of_a_search_is_a_race_and_no_delivery_on_the_way(
     clock, races = Clock(), list[float]()
 
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
-        return cast(MeasurePool, SlowPool(dag, target, clock, races))
+        return SlowPool(dag, target, clock, races)
 
     events = list(
         run(
@@ -309,7 +308,7 @@ def test_the_end_of_a_search_is_a_race_and_no_delivery_on_the_way(
             MemoryStore(),
             tmp_path,
             model=RandomModel(np.random.default_rng(0)),
-            pools=lambda: Pools(open_pool),
+            pools=pools_of(open_pool),
             clock=clock,
         )
     )

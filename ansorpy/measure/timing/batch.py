@@ -41,13 +41,6 @@ class BatchMeasurer:
         """Return the build request of a candidate; builders do not need its meaning."""
         return BuildRequest(self._backend, replace(what, meaning=None), self._target)
 
-    def prebuild(
-        self, candidates: Sequence[Unbound], timeout_s: float, later: bool = False
-    ) -> None:
-        """Start to build candidates; as `MeasurePool.prebuild`."""
-        requests = [self.request_of(one) for one in candidates]
-        (self.queue.follow if later else self.queue.prebuild)(requests, timeout_s)
-
     def measure(
         self,
         candidates: Sequence[Program | Unbound],

@@ -26,7 +26,7 @@ class DeliveredCall:
 
 
 def begin_call(slot: LocalSlot, files: Mapping[str, bytes], meaning: Dag | None) -> DeliveredCall:
-    """Seal a delivered file and start to call it; as `MeasurePool.begin_call`."""
+    """Seal a delivered file and start to call it; as `RacePool.begin_call`."""
     workers, place = slot.workers, sealed_files(slot, files)
     job = CallJob(str(place / KERNEL_FILE), str(slot.cases.of(meaning)))
     if workers.caller is not None:

@@ -71,7 +71,7 @@ def race(
     own: Sequence[OwnKernel] = (),
     libraries: CheckedLibraries = NONE,
 ) -> dict[str, PairedTimes | Failed]:
-    """Build and check the contestants, then race them; as `MeasurePool.race`.
+    """Build and check the contestants, then race them; as `RacePool.race`.
 
     If a process with guests fails, NumPy, libraries and kernels of the user's own, it races again
     without the guest whose call the message names, else without the first; the guest's entry is the

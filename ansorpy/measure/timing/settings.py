@@ -1,4 +1,4 @@
-"""The settings of a `MeasurePool`."""
+"""The settings of local processes that measure."""
 
 from dataclasses import dataclass, field
 

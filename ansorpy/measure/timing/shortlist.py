@@ -30,7 +30,7 @@ def rerank(
     budget_s: float,
     beside: Kernel | None = None,
 ) -> list[ShortlistTime | None]:
-    """Time candidates that passed their trials; as `MeasurePool.rerank`."""
+    """Time candidates that passed their trials; as `RacePool.rerank`."""
     queue, settings = batches.queue, slot.settings
     requests = [batches.request_of(one) for one in candidates]
     found = [

@@ -18,11 +18,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Final
 
 from ansorpy.measure.backend import CODEGEN, DEVICE
-from ansorpy.measure.sandbox.devices import gpu_nodes
-from ansorpy.measure.sandbox.isolation import Mode, isolation_for
-from ansorpy.measure.sandbox.scratch import make_writable
-from ansorpy.measure.sandbox.seals import Sealed
-from ansorpy.measure.workers.cores import (
+from ansorpy.measure.cores import (
     exclusive,
     importing_cores,
     lock_folder,
@@ -30,6 +26,10 @@ from ansorpy.measure.workers.cores import (
     usable_cores,
     with_twins,
 )
+from ansorpy.measure.sandbox.devices import gpu_nodes
+from ansorpy.measure.sandbox.isolation import Mode, isolation_for
+from ansorpy.measure.sandbox.scratch import make_writable
+from ansorpy.measure.sandbox.seals import Sealed
 from ansorpy.measure.workers.local_builder import MAIN, LocalBuilder
 from ansorpy.measure.workers.spec import ResourceLimits, WorkerSpec
 from ansorpy.measure.workers.worker import START_S, Worker

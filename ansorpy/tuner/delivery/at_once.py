@@ -94,7 +94,7 @@ class Deliveries:
 
         An early tuning needs those of all cases for its first answer.
         """
-        pool = self._pools.of(task)
+        pool = self._pools.racing(task)
         if self._early:
             pool.begin_cases()
 
@@ -112,7 +112,7 @@ class Deliveries:
         """Deliver the untuned kernel for lack of time, checked as a first answer is."""
         plain = [untuned_candidate(task)]
         found = first_answer.deliver_library(
-            task, [plain], self._pools.of(task), self._out, first_only=not self._early,
+            task, [plain], self._pools.racing(task), self._out, first_only=not self._early,
             tested=not self._libraries,
         )  # fmt: skip
         self._untuned.add(task.name)
@@ -127,7 +127,7 @@ class Deliveries:
         timed = kind == "several" and not self._repeatable
         attempts = self._attempts[task.name] = first_answer.attempts_of(task, model, seed, timed)
         if attempts and self._hasty:
-            first_answer.prebuild(task, attempts[0], self._pools.of(task))
+            first_answer.prebuild(task, attempts[0], self._pools.racing(task))
 
     def first_answer(self, task: Task) -> Iterator[FirstAnswer]:
         """Deliver the fastest choice of `choose_answer`, unless all fail.
@@ -136,7 +136,7 @@ class Deliveries:
         """
         begin_s = self._budget.spent_s
         found = first_answer.deliver_library(
-            task, self._attempts.pop(task.name), self._pools.of(task), self._out,
+            task, self._attempts.pop(task.name), self._pools.racing(task), self._out,
             first_only=not self._early, best_so_far=not self._hasty, tested=not self._libraries,
         )  # fmt: skip
         self._budget.note_library(self._budget.spent_s - begin_s)
@@ -154,7 +154,7 @@ class Deliveries:
         """Time the untuned kernel and NumPy, so that a speed-up is known during the search."""
         answered = self._firsts.get(task.name)
         best_s = None if answered is None else answered.best_s
-        found = baseline.measured(task, self._pools.of(task), best_s)
+        found = baseline.measured(task, self._pools.racing(task), best_s)
         if found is not None:
             yield found
 
@@ -166,7 +166,7 @@ class Deliveries:
         if task.rounds == 1 and task.name not in self._raced and not self._libraries:
             entry = untuned(task)
             if isinstance(entry, Contestant):
-                self._pools.of(task).prebuild_source(entry.kernel)
+                self._pools.racing(task).prebuild(entry.kernel)
 
     def intermediate(self, task: Task) -> Iterator[Delivered]:
         """Race, check and deliver the best kernel so far, if that is worth its time.
@@ -193,7 +193,7 @@ class Deliveries:
         offered = self._offered.get(task.name)
         if (offered is not None and offered[0] == leader) or not self._budget.library_is_due():
             return
-        pool, begin_s = self._pools.of(task), self._budget.spent_s
+        pool, begin_s = self._pools.racing(task), self._budget.spent_s
         made = first_answer.deliver_library(task, [[leader]], pool, self._out, best_so_far=True)
         self._budget.note_library(self._budget.spent_s - begin_s)
         before_s = inf if offered is None else offered[1]
@@ -271,7 +271,7 @@ class Deliveries:
         if not task.plans or not (task.trials or self._hasty):
             return final_race.empty_result(task, [])
         leaders = self._leaders(task)
-        pool = self._pools.of(task)
+        pool = self._pools.racing(task)
         if len(leaders) > 1 and not self._budget.finish_tight():
             times = pool.rerank([task.unbound(candidate) for candidate in leaders], RERANK_S, None)
             cost_s = {c: t.cost_s for c, t in zip(leaders, times, strict=True) if t is not None}
@@ -330,7 +330,7 @@ class Deliveries:
         if len(leaders) <= FINALISTS or tight:
             some = leaders[: 1 if tight else FINALISTS]
             return {leader: finalist(task, leader) for leader in some}
-        pool = self._pools.of(task)
+        pool = self._pools.racing(task)
         first = finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
         times = pool.rerank([task.unbound(candidate) for candidate in leaders], RERANK_S, kernel)
@@ -345,7 +345,7 @@ class Deliveries:
     def _race(self, task: Task, request: str) -> RaceResult | list[Failed]:
         """Race the leaders; if none passes in its delivered form, race the next ones."""
         begin_s = self._budget.spent_s
-        pool = self._pools.of(task)
+        pool = self._pools.racing(task)
         for _ in range(RACES):
             finalists = self._finalists(task, self._leaders(task))
             own = self._own.get(task.name, ())

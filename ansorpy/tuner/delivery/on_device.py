@@ -62,7 +62,7 @@ class DeviceDeliveries(DeliveriesAtTheEnd):
     def _finish(self, task: Task) -> TaskResult:
         if not task.plans:
             return empty_result(task, [])
-        pool, failed = self._pools.of(task), set[Candidate]()
+        pool, failed = self._pools.racing(task), set[Candidate]()
         for _ in range(RACES):
             finalists = self._finalists(task, failed)
             raced = device_race.race(task, finalists, pool, self._digest, late=self._is_late)

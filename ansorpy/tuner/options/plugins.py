@@ -101,8 +101,8 @@ MEASURERS: Final = PartGroup(
     "measuring back end",
     "ansorpy.measurers",
     {
-        "auto": "ansorpy.tuner.parts.pools:own_pool",
-        ESTIMATES: "ansorpy.tuner.parts.pools:estimate_pool",
+        "auto": "ansorpy.tuner.parts.pools:own_processes",
+        ESTIMATES: "ansorpy.tuner.parts.pools:estimates",
     },
     "auto",
 )

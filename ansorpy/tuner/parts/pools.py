@@ -1,17 +1,16 @@
-"""The measuring processes of the tasks, a few open at a time."""
+"""The measuring pools of the tasks, a few open at a time, and the back end of a request."""
 
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.estimates import EstimatePool, emulated
-from ansorpy.measure.measured_by import MeasurerPool
-from ansorpy.measure.pool import MeasurePool, SharedProcesses
+from ansorpy.measure.local import LocalBackEnd, LocalPool
+from ansorpy.measure.measured_by import slot_of
+from ansorpy.measure.pool import BackEnd, MeasurePool, Memory, RacePool
 from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.measure.workers.cores import slot_cores
-from ansorpy.target import Target
-from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.plugins import MEASURERS, check_chosen
 from ansorpy.tuner.parts.plugged import measurer_of
 from ansorpy.tuner.requests.request import Request
@@ -19,15 +18,14 @@ from ansorpy.tuner.tasks.task import Task
 
 OPEN_POOLS = 3  # open pools at most; each holds a process per core and the reference results
 
-Open = Callable[[Dag, Target], MeasurePool]
-OpenShared = Callable[[Dag, Target, MeasureSettings, SharedProcesses], MeasurePool]
+MakeBackEnd = Callable[[Request, MeasureSettings], BackEnd[MeasurePool]]
 
 
 class Pools:
     """A pool per task, opened on first use; at the limit the least recently used is closed."""
 
-    def __init__(self, open_pool: Open = MeasurePool) -> None:
-        self._open_pool = open_pool
+    def __init__(self, back_end: BackEnd[MeasurePool]) -> None:
+        self._back_end = back_end
         self._pools: OrderedDict[str, MeasurePool] = OrderedDict()
 
     def of(self, task: Task) -> MeasurePool:
@@ -35,38 +33,31 @@ class Pools:
         if task.name not in self._pools:
             while len(self._pools) >= OPEN_POOLS:
                 self._pools.popitem(last=False)[1].close()
-            self._pools[task.name] = self._opened(task)
+            opened = self._back_end.open(task.dag, task.target, task.cold_bytes)
+            self._pools[task.name] = opened
         self._pools.move_to_end(task.name)
         return self._pools[task.name]
 
-    def _opened(self, task: Task) -> MeasurePool:
-        return self._open_pool(task.dag, task.target)
+    def racing(self, task: Task) -> RacePool:
+        """Return the open pool of a task, which can race.
+
+        Raises:
+            TypeError: its back end only checks and estimates.
+        """
+        pool = self.of(task)
+        if not isinstance(pool, RacePool):
+            raise TypeError(f"cannot race kernels with {type(pool).__name__}; expected times")
+        return pool
+
+    def memory(self) -> Memory:
+        """Return the memory of the machine that measures."""
+        return self._back_end.memory()
 
     def close(self) -> None:
-        """Close every pool; may be called twice."""
+        """Close every pool, and end the back end; may be called twice."""
         while self._pools:
             self._pools.popitem()[1].close()
-
-
-class SharedPools(Pools):
-    """Pools whose tasks, all of one target, use the same processes one after the other."""
-
-    def __init__(
-        self, target: Target, settings: MeasureSettings, kind: OpenShared = MeasurePool
-    ) -> None:
-        super().__init__()
-        self._kind = kind
-        self._shared, self._settings = SharedProcesses(target, settings), settings
-
-    def _opened(self, task: Task) -> MeasurePool:
-        sampling = replace(self._settings.sampling, cold_bytes=task.cold_bytes)
-        settings = replace(self._settings, sampling=sampling)
-        return self._kind(task.dag, task.target, settings, self._shared)
-
-    def close(self) -> None:
-        """Close every pool and end the processes; may be called twice."""
-        super().close()
-        self._shared.close()
+        self._back_end.close()
 
 
 def shared_pools(request: Request, settings: MeasureSettings | None = None) -> Pools:
@@ -82,33 +73,34 @@ def shared_pools(request: Request, settings: MeasureSettings | None = None) -> P
     if request.copies > 1:
         cores = tuple(sorted(slot_cores(request.copies)))
         settings = replace(settings, sampling=replace(settings.sampling, cores=cores))
-    kind, settings = pool_of(request, settings)
-    return SharedPools(request.target, settings, kind)
+    return Pools(back_end_of(request, settings))
 
 
-def pool_of(request: Request, settings: MeasureSettings) -> tuple[OpenShared, MeasureSettings]:
-    """Return how to open the pools of a request, and their settings.
+def back_end_of(request: Request, settings: MeasureSettings) -> BackEnd[MeasurePool]:
+    """Return the measuring back end of a request.
 
     Raises:
         PluginError: the measuring back end cannot be loaded or made.
     """
     plugin = check_chosen(MEASURERS, request)
     if plugin.is_ours:
-        found: tuple[OpenShared, MeasureSettings] = plugin.make(request, settings)
+        found: BackEnd[MeasurePool] = plugin.make(request, settings)
         return found
-    return partial(MeasurerPool, measurer_of(request, plugin)), settings
+    slot = slot_of(measurer_of(request, plugin))
+    return LocalBackEnd(request.target, settings, partial(LocalPool, slot_of=slot))
 
 
-def estimate_pool(_: Request, settings: MeasureSettings) -> tuple[OpenShared, MeasureSettings]:
+def estimates(request: Request, settings: MeasureSettings) -> BackEnd[MeasurePool]:
     """Return pools that estimate candidates for a GPU, and emulate finalists."""
-    return EstimatePool, emulated(settings)
+    return LocalBackEnd(request.target, emulated(settings), EstimatePool)
 
 
-def own_pool(request: Request, settings: MeasureSettings) -> tuple[OpenShared, MeasureSettings]:
+def own_processes(request: Request, settings: MeasureSettings) -> BackEnd[MeasurePool]:
     """Return pools whose candidates run on this processor, or on the device of the request.
 
     Without a device, candidates for a GPU are estimated.
     """
     if request.estimated:
-        return estimate_pool(request, settings)
-    return MeasurePool, replace(settings, backend=request.device or settings.backend)
+        return estimates(request, settings)
+    settings = replace(settings, backend=request.device or settings.backend)
+    return LocalBackEnd(request.target, settings, LocalPool)

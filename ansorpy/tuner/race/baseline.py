@@ -8,7 +8,7 @@ from contextlib import suppress
 from ansorpy.errors import LoweringError
 from ansorpy.events import BaselineTimed
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.pool import RacePool
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.paired_benchmark import NUMPY
 from ansorpy.plan.bind import bind
@@ -18,7 +18,7 @@ from ansorpy.tuner.race.ranking import NAIVE
 from ansorpy.tuner.tasks.task import Task
 
 
-def measured(task: Task, pool: MeasurePool, best_s: float | None) -> BaselineTimed | None:
+def measured(task: Task, pool: RacePool, best_s: float | None) -> BaselineTimed | None:
     """Check and time the untuned kernel, and time NumPy; return None if neither finished.
 
     The untuned kernel is built as candidates are: its delivered form compiles for a second. One

@@ -12,7 +12,7 @@ from ansorpy.artifact.cuda import PTX, members, pack_raced
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.pool import RacePool
 from ansorpy.measure.timing.interleave import PairedTimes as Times
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
@@ -69,7 +69,7 @@ def finalist(task: Task, candidate: Candidate) -> DeviceContestant | Failed:
 def race(
     task: Task,
     finalists: Mapping[Candidate, DeviceContestant | Failed],
-    pool: MeasurePool,
+    pool: RacePool,
     request: str,
     clock: Callable[[], float] = time.time,
     late: Callable[[], bool] = lambda: False,

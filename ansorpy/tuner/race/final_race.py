@@ -18,7 +18,7 @@ from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.events import TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.pool import RacePool
 from ansorpy.measure.timing.interleave import PairedTimes as Times
 from ansorpy.measure.timing.own_kernel import OwnKernel
 from ansorpy.measure.verify.inputs import constants
@@ -59,7 +59,7 @@ class RaceResult:
 def race(
     task: Task,
     finalists: Mapping[Candidate, Contestant | Failed],
-    pool: MeasurePool,
+    pool: RacePool,
     request: str,
     clock: Callable[[], float] = time.time,
     late: Callable[[], bool] = lambda: False,
@@ -155,7 +155,7 @@ def slowdown_of(times: Mapping[str, Times | Failed], costs_s: Mapping[str, float
 
 def recorded(
     task: Task,
-    pool: MeasurePool,
+    pool: RacePool,
     entry: Contestant,
     ranking: Ranking,
     test: Test,
@@ -175,9 +175,9 @@ def recorded(
         slowdown=slowdown,
     )
     files = kernel_files(task.dag, entry.kernel, entry.schedule, result, task.target)
-    calling = pool.begin_call(files, entry.kernel.meaning)
+    end_call = pool.begin_call(files, entry.kernel.meaning)
     library, digest, native_s = (LATE, "", ()) if late else exported(task, pool, entry)
-    compile_s = pool.end_call(calling)
+    compile_s = end_call()
     if isinstance(compile_s, Failed):
         return compile_s
     result = replace(
@@ -212,7 +212,7 @@ def patience(best_s: float | None) -> dict[str, float]:
 
 
 def exported(
-    task: Task, pool: MeasurePool, entry: Contestant
+    task: Task, pool: RacePool, entry: Contestant
 ) -> tuple[Library | str, str, tuple[float, ...]]:
     """Return the verified library of a kernel, the digest of its object, and its times.
 

@@ -22,7 +22,7 @@ from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.cost.model import CostModel, ForTask
 from ansorpy.errors import LoweringError
 from ansorpy.events import FirstAnswer, TaskResult
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.pool import RacePool
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.plan.bind import bind
 from ansorpy.records import Record
@@ -126,9 +126,9 @@ def attempts_of(
     return [one for one in (together, *([one] for one in rest[:ATTEMPTS])) if one]
 
 
-def prebuild(task: Task, candidates: Sequence[Candidate], pool: MeasurePool) -> None:
+def prebuild(task: Task, candidates: Sequence[Candidate], pool: RacePool) -> None:
     """Start to build the libraries of candidates beside other work; return at once."""
-    pool.prebuild_libraries(*(export for _, export in exports_of(task, candidates).values()))
+    pool.prebuild(*(export for _, export in exports_of(task, candidates).values()))
 
 
 def best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
@@ -142,7 +142,7 @@ def best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
 def deliver_library(
     task: Task,
     attempts: Sequence[Sequence[Candidate]],
-    pool: MeasurePool,
+    pool: RacePool,
     out: Path,
     clock: Callable[[], float] = time.time,
     first_only: bool = False,
@@ -194,7 +194,7 @@ def _write(
 def _exported(
     task: Task,
     candidates: Sequence[Candidate],
-    pool: MeasurePool,
+    pool: RacePool,
     first_only: bool,
     beside: Executor | None,
 ) -> tuple[Candidate, Exported, Test | None] | None:

@@ -8,13 +8,12 @@ Source: docs/adr/0163-reasons.md.
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from pathlib import Path
 from typing import Final
 
 from ansorpy.errors import LoweringError, RunError, SpecError
 from ansorpy.events import Preflight
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.measure.workers.spec import ResourceLimits
+from ansorpy.measure.pool import Memory
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.records import copies_of
@@ -28,25 +27,20 @@ from ansorpy.units import size
 CHECKING_TIMES: Final = 24
 LEAST_TIMES: Final = 6  # without it no check ends: reference and bound in float64, inputs, outputs
 SLOW: Final = ("build-timeout", "run-timeout")  # a slow untuned kernel proves no broken toolchain
-PROCFS: Final = Path("/proc")
-CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
-def check_memory(tasks: Sequence[Task], free_bytes: int | None) -> None:
-    """Refuse tasks whose tensors exceed the memory of this machine or of one candidate.
-
-    Args:
-        free_bytes: of this machine; None if it does not tell.
+def check_memory(tasks: Sequence[Task], memory: Memory) -> None:
+    """Refuse tasks whose tensors exceed the memory of the machine or of one candidate.
 
     Raises:
         SpecError: names the first such task, its need and the limit.
     """
-    limit_bytes = ResourceLimits().memory_bytes
+    limit_bytes, free_bytes = memory.candidate_bytes, memory.free_bytes
     for task in tasks:
         ends = (*task.dag.placeholders, *map(task.dag.node, task.dag.outputs))
         copies = copies_of(task.key)
         arguments = copies * sum(map(_node_bytes, ends))
-        if task.target.kind == "cpu" and arguments > limit_bytes:
+        if limit_bytes is not None and task.target.kind == "cpu" and arguments > limit_bytes:
             where = f" in {copies} copies" if copies > 1 else ""
             raise SpecError(
                 f"cannot tune {task.name!r} because its inputs and outputs take {size(arguments)}"
@@ -108,41 +102,3 @@ def dag_bytes(dag: Dag) -> int:
 def _node_bytes(node: Node) -> int:
     dtypes = node.dtypes if isinstance(node, Compute) else (node.dtype,)
     return sum(prod(node.shape) * SIZE_BYTES[dtype] for dtype in dtypes)
-
-
-def free_memory(procfs: Path = PROCFS, cgroups: Path = CGROUPS) -> int | None:
-    """Return the bytes of memory that this process may still take, None if Linux does not tell.
-
-    The smaller of the memory that the machine has available and of the rest of the control group
-    (version 2) of this process and of every group above; pages of files count as free.
-    """
-    found = [*_available(procfs / "meminfo"), *_groups(procfs / "self/cgroup", cgroups)]
-    return min(found, default=None)
-
-
-def _available(path: Path) -> Iterator[int]:
-    for line in _lines(path):
-        if line.startswith("MemAvailable:"):
-            yield int(line.split()[1]) << 10
-
-
-def _groups(path: Path, cgroups: Path) -> Iterator[int]:
-    for line in _lines(path):
-        if not line.startswith("0::/"):
-            continue
-        folder = cgroups / line.removeprefix("0::/")
-        for group in (folder, *folder.parents):
-            if not group.is_relative_to(cgroups):
-                break
-            most, used = (_lines(group / f"memory.{name}") for name in ("max", "current"))
-            if most and used and most[0] != "max":
-                cached = [one for one in _lines(group / "memory.stat") if "inactive_file " in one]
-                rest = int(most[0]) - int(used[0]) + sum(int(one.split()[1]) for one in cached)
-                yield max(0, rest)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []

@@ -121,7 +121,7 @@ def prebuild(task: Task, pool: MeasurePool, later: bool = False) -> None:
         later: start once the present round has nothing left to build.
     """
     new = [candidate for candidate in task.held if task.outcome_on_record(candidate) is None]
-    pool.prebuild(bind(task, new), later)
+    pool.prebuild(*bind(task, new), later=later)
 
 
 def measure(

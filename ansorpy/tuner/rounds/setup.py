@@ -12,8 +12,8 @@ from ansorpy.errors import SpecError
 from ansorpy.events import NetworkResult, Started, TaskResult
 from ansorpy.folders import data_dir
 from ansorpy.measure.backend import DEVICE
+from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.timing.cold_weights import cold_bytes
-from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import MemoryStore, Record, RecordStore
 from ansorpy.state.rule import Rule
 from ansorpy.target import require_cores

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
@@ -21,8 +21,8 @@ from typing import Any, Final, TextIO
 from ansorpy.errors import AnsorError, SpecError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.local import LocalBackEnd, LocalPool
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.state.rule import Rule, name_of
 from ansorpy.target import Target
@@ -268,9 +268,9 @@ def _check(request: RuleRequest, speak: TextIO) -> None:
         verify = None
         if request.compiled and target.kind == "cpu":
             settings = MeasureSettings()
-            shared = SharedProcesses(target, settings)
-            stack.callback(shared.close)
-            verify = _verify(target, settings, shared)
+            verify = _verify(
+                target, stack.enter_context(closing(LocalBackEnd(target, settings, LocalPool)))
+            )
         for number, operator in enumerate((*library, *own)):
             at = {"operator": operator.name, "shape": shape_of(operator.small)}
             _say(speak, "next", at)
@@ -303,9 +303,9 @@ def _rules(source: str, kind: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
     return mine, base
 
 
-def _verify(target: Target, settings: MeasureSettings, shared: SharedProcesses) -> Verify:
+def _verify(target: Target, back_end: LocalBackEnd[LocalPool]) -> Verify:
     def verify(dag: Dag, programs: Sequence[Program]) -> list[Failed | None]:
-        with MeasurePool(dag, target, settings, shared) as pool:
+        with closing(back_end.open(dag, target, 0)) as pool:
             return [pool.verify(program) for program in programs]
 
     return verify

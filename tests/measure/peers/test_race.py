@@ -12,8 +12,8 @@ import ansorpy
 from ansorpy import te
 from ansorpy.events import TaskResult
 from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.final_race import NO_TIME
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.own_kernel import PEER
@@ -122,7 +122,7 @@ def test_libraries_that_fail_are_left_out_with_the_reason(
 def test_a_late_race_has_no_time_for_libraries() -> None:
     plan = naive(DAG, target := local_target(1))
     program = bind(plan, plan.smallest_row, target)
-    with MeasurePool(DAG, target, MeasureSettings(race_visits=3)) as pool:
+    with LocalPool(DAG, target, MeasureSettings(race_visits=3)) as pool:
         found = pool.race({NAIVE: program}, late=lambda: True, peers=True)
     assert isinstance(found[NAIVE], PairedTimes)
     told = {one.message for name, one in found.items() if name.startswith(PEER)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.topi.suites import SUITE_SMALL
@@ -22,7 +22,7 @@ def test_trials_of_a_device_are_checked_and_timed_by_events() -> None:
     dag, target = SUITE_SMALL["matmul"](), replace(gpu(64), cores=1)
     program, _, _ = draw(dag, target, np.random.default_rng(0))
     settings = MeasureSettings(backend=EMULATED, sampling=SamplingOptions(samples=3))
-    with MeasurePool(dag, target, settings) as pool:
+    with LocalPool(dag, target, settings) as pool:
         right, wrong, again = pool.measure([program, last_store_dropped(program), program])
     assert isinstance(right, Measured), right
     assert isinstance(wrong, Failed)

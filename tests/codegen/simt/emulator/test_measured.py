@@ -7,8 +7,8 @@ import pytest
 
 from ansorpy.expr.expr import Binary, Const
 from ansorpy.loopir.nodes import Program, Stmt, Tile
+from ansorpy.measure.local import LocalPool
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.codegen.simt.test_blocks import EMULATOR
@@ -34,7 +34,7 @@ def test_a_kernel_for_a_gpu_is_checked_as_one_for_a_cpu(name: str) -> None:
     dag, target = SUITE_SMALL[name](), replace(gpu(64), cores=1)
     program, _, _ = draw(dag, target, np.random.default_rng(0))
     settings = MeasureSettings(backend=EMULATOR)
-    with MeasurePool(dag, target, settings) as pool:
+    with LocalPool(dag, target, settings) as pool:
         right, wrong = pool.measure([program, last_store_dropped(program)])
     assert isinstance(right, Measured), right
     assert isinstance(wrong, Failed)
