@@ -1,13 +1,10 @@
-"""Unbound candidates: a plan, pickled once, and a row; the builder binds them.
+"""Unbound candidates: a plan, encoded once, and a row; the builder binds them."""
 
-Pickles travel from the search to its own builders only (ADR-0091).
-"""
-
-import pickle
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.values import decode, encode
 from ansorpy.plan.bind import bind
 from ansorpy.plan.plan import Plan
 from ansorpy.plan.remember import per_plan
@@ -16,7 +13,7 @@ from ansorpy.te.dag import Dag
 
 PLANS = 256  # plans that one builder caches; a task has some dozens
 
-_pickled = per_plan(pickle.dumps)
+_encoded = per_plan(encode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class Unbound:
 
 def unbound(plan: Plan, row: tuple[int, ...]) -> Unbound:
     """Return a row of a plan as a candidate that can be sent to a builder."""
-    return Unbound(_pickled(plan), row, plan.program.meaning)
+    return Unbound(_encoded(plan), row, plan.program.meaning)
 
 
 def bound(candidate: Program | Unbound, target: Target) -> Program:
@@ -40,11 +37,11 @@ def bound(candidate: Program | Unbound, target: Target) -> Program:
         LoweringError: the row cannot become loops.
     """
     if isinstance(candidate, Unbound):
-        return bind(_unpickled(candidate.plan), candidate.row, target)
+        return bind(_decoded(candidate.plan), candidate.row, target)
     return candidate
 
 
 @lru_cache(maxsize=PLANS)
-def _unpickled(pickled: bytes) -> Plan:
-    plan: Plan = pickle.loads(pickled)
+def _decoded(encoded: bytes) -> Plan:
+    plan: Plan = decode(encoded)
     return plan

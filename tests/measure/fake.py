@@ -15,6 +15,7 @@ from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Binary, Const, Read, Var
 from ansorpy.loopir.nodes import Buffer, Program, Scope
+from ansorpy.measure.values import data
 from ansorpy.target import Target
 from ansorpy.te.dag import Axis, Compute, Dag, Placeholder
 
@@ -46,6 +47,7 @@ def program(name: str, dag: Dag) -> Program:
     return Program(name, tuple(buffers), ())
 
 
+@data
 @dataclass(frozen=True)
 class FakeBuilt:
     name: str

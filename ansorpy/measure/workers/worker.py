@@ -1,7 +1,6 @@
 """The parent's side of a worker process: every call ends with a `Reply`, even if processes die."""
 
 import os
-import pickle
 import select
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from ansorpy.errors import RunError, WireError
 from ansorpy.measure.sandbox import family
+from ansorpy.measure.values import encode
 from ansorpy.measure.workers import frames
 from ansorpy.measure.workers.answers import codec_of, limit_bytes
 from ansorpy.measure.workers.codec import Codec
@@ -91,7 +91,7 @@ class Worker:
         self._codec = codec_of(function, argument)
         limit = limit_bytes(self._codec)
         header = {"timeout_s": timeout_s, "fresh": fresh, "limit_bytes": limit}
-        self._call = header, pickle.dumps((function, argument))
+        self._call = header, encode((function, argument))
         self._left = ATTEMPTS
         self._send()
 

@@ -4,7 +4,6 @@ All of it runs in a disposable process, which may hang, crash or be killed at an
 """
 
 import gc
-import pickle
 import time
 import traceback
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.measure.protocols import BuildRequest, BuildResult
 from ansorpy.measure.sandbox.confine import is_early, settle
 from ansorpy.measure.unbound import bound
+from ansorpy.measure.values import decode
 from ansorpy.measure.verify.check import Layout
 from ansorpy.measure.verify.poison import scribbler
 from ansorpy.measure.workers.answers import codec_of
@@ -86,7 +86,7 @@ def _answer(request: bytearray) -> tuple[bytes, bytes]:
     """Return the encoded value of a call, or the encoded exception."""
     watch("start")
     try:
-        function, argument = pickle.loads(request)  # written by the parent, which is trusted
+        function, argument = decode(request)
         if function != PREPARE:
             _lock_down(getattr(argument, "backend", ""))
         return codec_of(function, argument).encode(find(function)(argument))
