@@ -8,12 +8,14 @@ from dataclasses import replace
 from math import inf, prod
 
 from ansorpy import te
-from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, SIZE_BYTES
 from ansorpy.te.tensor import Tensor
 from ansorpy.te.wide import rounds_once
 from ansorpy.topi import reduction
 from ansorpy.topi.common import per_dimension, refuse, require_float, shown, zero
 from ansorpy.topi.window import Extents, Geometry, geometry
+
+WIDEST = ("int64", "uint64")  # no dtype has a value below theirs: their padding may win a tie
 
 
 def max_pool(
@@ -40,6 +42,8 @@ def max_pool_with_index(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of every window, and its flat int64 index in `data`; the first of equals.
 
+    Padding is never the maximum, unless all elements of a window of 64 bits are the lowest value.
+
     Args:
         column_major: the index counts the spatial positions with the first axis fastest.
 
@@ -49,11 +53,11 @@ def max_pool_with_index(
     window = _window(data, kernel, stride, padding, dilation)
     window = _reaching(window, data) if ceil_mode else window
     letters, extents = _letters(data), data.shape[2:]
-    lowest, beyond = te.min_value(data.dtype), _lowest(data.dtype)
-    apart = data.dtype in FLOATS and any((*window.before, *window.after))
-    # The padding must not be the first of equals if all elements are -inf.
-    finite = te.elementwise(lambda x: te.maximum(x, lowest), data, name="finite") if apart else data
-    source = window.padded(finite, 2, beyond, f"nc{letters}")
+    ranked, beyond = data, _lowest(data.dtype)
+    apart = any((*window.before, *window.after)) and data.dtype not in WIDEST
+    if apart:
+        ranked, beyond = _above_padding(data)
+    source = window.padded(ranked, 2, beyond, f"nc{letters}")
     taps = window.taps(("rz", "ry", "rx")[3 - len(letters) :])
     order = list(range(len(extents)))[:: -1 if column_major else 1]
 
@@ -66,7 +70,23 @@ def max_pool_with_index(
 
     shape = (*data.shape[:2], *window.outputs(extents))
     largest, places = te.compute(shape, body, name, axes=("n", "c", *letters))
-    return _pool(data, window, "max", beyond, f"{name}_values") if apart else largest, places
+    if apart:
+        largest = _pool(data, window, "max", _lowest(data.dtype), f"{name}_values")
+    return largest, places
+
+
+def _above_padding(data: Tensor) -> tuple[Tensor, te.Scalar]:
+    """Return data of the same order, all of it above the value of the padding, and that value.
+
+    Otherwise the padding would be the first of equals in a window of the lowest elements.
+    """
+    lowest = te.min_value(data.dtype)
+    if data.dtype in FLOATS:
+        finite = te.elementwise(lambda x: te.maximum(x, lowest), data, name="finite")
+        return finite, te.const(-inf, data.dtype)
+    wide = "int32" if SIZE_BYTES[data.dtype] < 4 else "int64"
+    wider = te.elementwise(lambda x: te.cast(x, wide), data, name="wider")
+    return wider, te.const(INTEGER_RANGE[data.dtype][0] - 1, wide)
 
 
 @rounds_once

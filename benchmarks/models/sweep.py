@@ -175,7 +175,7 @@ def _tolerance(case: SweepCase) -> float:
     """Return the size of the numbers whose roundoffs a result may have, beside its own."""
     if case.operator in FUNCTIONS:
         return 1.0
-    if case.operator == "InstanceNormalization":
+    if case.operator in ("GroupNormalization", "InstanceNormalization"):
         return _of_instances(case)
     if case.operator not in SUMS:
         return 0.0
@@ -192,9 +192,10 @@ def _of_instances(case: SweepCase) -> float:
     node = graph.node[0]
     values, scale = (known[name].astype(np.float64) for name in node.input[:2])
     epsilon = next((one.f for one in node.attribute if one.name == "epsilon"), 1e-5)
-    over = tuple(range(2, values.ndim))
-    deviations = np.sqrt(values.var(axis=over) + epsilon)
-    sizes = np.abs(values).max(axis=over, initial=0.0) / deviations
+    groups = next((one.i for one in node.attribute if one.name == "num_groups"), values.shape[1])
+    instances = values.reshape(values.shape[0], groups, -1)
+    deviations = np.sqrt(instances.var(axis=2) + epsilon)
+    sizes = np.abs(instances).max(axis=2, initial=0.0) / deviations
     return float(sizes.max(initial=0.0) * np.abs(scale).max(initial=0.0))
 
 
