@@ -62,23 +62,23 @@ serve: $(VENV)/run.ok  ## start the service on http://127.0.0.1:8720
 	$(BIN)/ansorpy serve
 
 test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores)
-	$(BIN)/python -m pytest -q -m 'not torch and not cuda' -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -m 'not night and not torch and not cuda' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment of their own (.venv-torch)
 	$(TORCH)/bin/python -m pytest -q -m torch tests/torch
 
 test-cuda: $(CUDA)/run.ok  ## the tests that need ptxas, nvdisasm and numba-cuda, in an environment of their own (.venv-cuda)
-	$(CUDA)/bin/python -m pytest -q -m cuda tests/codegen/simt tests/artifact/test_cuda.py tests/cost
+	$(CUDA)/bin/python -m pytest -q -m 'cuda and not night' tests/codegen/simt tests/artifact/test_cuda.py tests/cost
 
 test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs and the sweep of the night
-	ANSORPY_NIGHT=1 $(BIN)/python -m pytest -q --timeout 3600
+	$(BIN)/python -m pytest -q --timeout 3600 -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/dev.ok  ## what must hold before a push: style, types, import floors, fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -m 'not slow and not torch and not cuda'
+	$(BIN)/python -m pytest -q -m 'not slow and not night and not torch and not cuda'
 
 fix: $(VENV)/dev.ok  ## format, and mend what can be mended by itself
 	$(BIN)/ruff format .

@@ -46,7 +46,7 @@ def workers(service: Live) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_three_workers_lease_jobs_of_one_service(tmp_path: Path) -> None:
     """A user sees three leases at once; each job is done once, and the jobs that waited follow."""
     url = f"sqlite:///{tmp_path / 'ansorpy.db'}"
