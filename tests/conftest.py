@@ -1,5 +1,6 @@
 """Fixtures that every floor shares."""
 
+import atexit
 import gc
 import signal
 from collections.abc import Iterator
@@ -10,11 +11,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ansorpy.measure.local import LocalBackEnd, LocalProcesses, Open
+from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.peers import guest
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.plan import choices
 from ansorpy.search import EvolutionSettings, evolve, strategy
+from ansorpy.target import Target
 from ansorpy.tuner import tune
 from ansorpy.tuner.options import tune_options as options
+from ansorpy.tuner.parts import pools
 from ansorpy.tuner.race import final_race, first_answer
 
 SKETCHES = 64  # the plans of at most so many sketches are kept
@@ -78,6 +84,39 @@ def calm_machine() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tune, "crowd", lambda: "")
         patch.setattr(final_race, "RACES", 1)
+        yield
+
+
+class Lent(LocalBackEnd[MeasurePool]):
+    """A back end whose processes outlive it."""
+
+    def __init__(
+        self, target: Target, settings: MeasureSettings, open_pool: Open[MeasurePool]
+    ) -> None:
+        self._settings, self._open = settings, open_pool
+        whole = replace(settings, runner=True, builders=MeasureSettings().builders)
+        self._processes = processes(target.host_threads, whole)
+
+    def close(self) -> None:
+        """Leave the processes to the next tuning."""
+
+
+@lru_cache
+def processes(threads: int, settings: MeasureSettings) -> LocalProcesses:
+    """Return the processes of every tuning on so many threads."""
+    made = LocalProcesses(Target(cores=threads), settings)
+    atexit.register(made.close)
+    return made
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_processes() -> Iterator[None]:
+    """Measure every tuning of this process with the same processes: to start them takes seconds.
+
+    A tuning that is interrupted kills them, and the next one starts them again.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pools, "LocalBackEnd", Lent)
         yield
 
 
