@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.process import Live, process, until
+from tests.server.process import SOON_S, Live, process, until
 
 WORKERS = 3
 LONG = 4096  # trials of a job that does not end by itself while the test runs
@@ -27,7 +27,7 @@ def worker(url: str, folder: Path) -> Iterator[None]:
         yield
     finally:
         child.terminate()
-        child.wait(timeout=30)
+        child.wait(timeout=SOON_S)
 
 
 def submitted(service: Live, rows: int, trials: int) -> str:

@@ -259,8 +259,9 @@ def mutants(code: SimtCode) -> Iterator[SimtCode]:
         yield SimtCode((head,), code.launches, code.buffers)
 
 
-@pytest.mark.parametrize("turned", ["", "AB"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "turned"), night(pairs(DTYPES, ["", "AB"]), [*zip(DTYPES, ["", "AB"], strict=True)])
+)
 def test_every_swapped_fragment_is_caught(dtype: str, turned: str) -> None:
     program = bound(product(32, 32, 48, dtype, turned), **SMALL)
     code = simt_code(program, GPU)

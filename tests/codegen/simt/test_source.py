@@ -103,7 +103,7 @@ def test_operators_of_whole_warps_run_as_source(name: str, seed: int) -> None:
     check(WHOLE[name](), seed)
 
 
-@pytest.mark.parametrize("name", night(CASES, list(CASES)[::4]))
+@pytest.mark.parametrize("name", night(CASES, list(CASES)[::8]))
 def test_operators_of_the_library_run_as_source(name: str) -> None:
     made, tensors, _ = CASES[name](np.random.default_rng([0, *name.encode()]))
     outputs = [made] if isinstance(made, te.Tensor) else list(made)
