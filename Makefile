@@ -61,8 +61,9 @@ demo: $(VENV)/run.ok  ## tune a conv2d + bias + relu through the service, downlo
 serve: $(VENV)/run.ok  ## start the service on http://127.0.0.1:8720
 	$(BIN)/ansorpy serve
 
-test: $(VENV)/dev.ok  ## run the tests (within 10 minutes on two cores)
-	$(BIN)/python -m pytest -q -m 'not night and not torch and not cuda' -n 2 --dist loadfile --no-loadscope-reorder
+# Three workers for two cores: tests that wait for a process or a stream leave a quarter of them idle.
+test: $(VENV)/dev.ok  ## run the tests that every change must pass
+	$(BIN)/python -m pytest -q -m 'not night and not torch and not cuda' -n 3 --dist loadfile --no-loadscope-reorder
 
 test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment of their own (.venv-torch)
 	$(TORCH)/bin/python -m pytest -q -m torch tests/torch
