@@ -10,7 +10,7 @@ SECONDS_DEMO ?= 60
 # compileall does not follow links to folders, so these are named.
 COMPILE := $(BIN)/python -m compileall -q ansorpy ansorpy/rules ansorpy/server
 
-.PHONY: help setup demo test test-torch test-cuda check fix golden test-all bench bench-peers bench-suite columnar serve wheel lock clean load
+.PHONY: help setup demo lint test test-torch test-cuda check fix golden test-all bench bench-peers bench-suite columnar serve wheel lock clean load
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -61,24 +61,27 @@ demo: $(VENV)/run.ok  ## tune a conv2d + bias + relu through the service, downlo
 serve: $(VENV)/run.ok  ## start the service on http://127.0.0.1:8720
 	$(BIN)/ansorpy serve
 
-test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores)
-	$(BIN)/python -m pytest -q -m 'not torch and not cuda' -n 2 --dist loadfile --no-loadscope-reorder
+# Three workers for two cores: tests that wait for a process or a stream leave a quarter of them idle.
+test: $(VENV)/dev.ok  ## run the tests that every change must pass
+	$(BIN)/python -m pytest -q -m 'not night and not torch and not cuda' -n 3 --dist loadfile --no-loadscope-reorder
 
 test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment of their own (.venv-torch)
 	$(TORCH)/bin/python -m pytest -q -m torch tests/torch
 
 test-cuda: $(CUDA)/run.ok  ## the tests that need ptxas, nvdisasm and numba-cuda, in an environment of their own (.venv-cuda)
-	$(CUDA)/bin/python -m pytest -q -m cuda tests/codegen/simt tests/artifact/test_cuda.py tests/cost
+	$(CUDA)/bin/python -m pytest -q -m 'cuda and not night' tests/codegen/simt tests/artifact/test_cuda.py tests/cost
 
-test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs and the sweep of the night
-	ANSORPY_NIGHT=1 $(BIN)/python -m pytest -q --timeout 3600
+test-all: $(VENV)/dev.ok  ## every test: whole products, sweeps, kills and storms too (some hours)
+	$(BIN)/python -m pytest -q --timeout 3600 -n 2 --dist loadfile --no-loadscope-reorder
 
-check: $(VENV)/dev.ok  ## what must hold before a push: style, types, import floors, fast tests
+lint: $(VENV)/dev.ok  ## style, types, import floors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -m 'not slow and not torch and not cuda'
+
+check: lint  ## what must hold before a push: style, types, import floors, fast tests
+	$(BIN)/python -m pytest -q -m 'not slow and not night and not torch and not cuda'
 
 fix: $(VENV)/dev.ok  ## format, and mend what can be mended by itself
 	$(BIN)/ruff format .

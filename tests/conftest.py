@@ -1,7 +1,9 @@
 """Fixtures that every floor shares."""
 
+import atexit
 import gc
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -10,11 +12,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ansorpy.measure.local import LocalBackEnd, LocalProcesses, Open
+from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.peers import guest
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.plan import choices
 from ansorpy.search import EvolutionSettings, evolve, strategy
+from ansorpy.target import Target
 from ansorpy.tuner import tune
 from ansorpy.tuner.options import tune_options as options
+from ansorpy.tuner.parts import pools
 from ansorpy.tuner.race import final_race, first_answer
 
 SKETCHES = 64  # the plans of at most so many sketches are kept
@@ -48,9 +55,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests first, so that no worker has a long file left at the end."""
+    """Put files with slow tests, then those with many tests first: the last ones are short."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    count = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -78,6 +86,39 @@ def calm_machine() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tune, "crowd", lambda: "")
         patch.setattr(final_race, "RACES", 1)
+        yield
+
+
+class Lent(LocalBackEnd[MeasurePool]):
+    """A back end whose processes outlive it."""
+
+    def __init__(
+        self, target: Target, settings: MeasureSettings, open_pool: Open[MeasurePool]
+    ) -> None:
+        self._settings, self._open = settings, open_pool
+        whole = replace(settings, runner=True, builders=MeasureSettings().builders)
+        self._processes = processes(target.host_threads, whole)
+
+    def close(self) -> None:
+        """Leave the processes to the next tuning."""
+
+
+@lru_cache
+def processes(threads: int, settings: MeasureSettings) -> LocalProcesses:
+    """Return the processes of every tuning on so many threads."""
+    made = LocalProcesses(Target(cores=threads), settings)
+    atexit.register(made.close)
+    return made
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_processes() -> Iterator[None]:
+    """Measure every tuning of this process with the same processes: to start them takes seconds.
+
+    A tuning that is interrupted kills them, and the next one starts them again.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pools, "LocalBackEnd", Lent)
         yield
 
 

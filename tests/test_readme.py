@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,12 @@ class Snippet:
         )
 
 
-SNIPPETS = [Snippet(*found) for page in PAGES for found in FENCE.findall((ROOT / page).read_text())]
+def snippets(*pages: str) -> list[Snippet]:
+    """Return the fenced blocks of pages."""
+    return [Snippet(*found) for page in pages for found in FENCE.findall((ROOT / page).read_text())]
+
+
+SNIPPETS = snippets(*PAGES)
 SHELL = [one for one in SNIPPETS if one.language == "sh"]
 PYTHON = [one for one in SNIPPETS if one.language == "python"]
 
@@ -111,21 +117,27 @@ def plain(text: str) -> str:
     return re.sub(r"\b(us|ms)\b", "s", re.sub(r"\d+(\.\d+)*", "0", text))
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder with the example, and the environment of a service that listens."""
-    folder = tmp_path_factory.mktemp("readme")
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment of commands in a folder that has the example."""
     (folder / EXAMPLE).parent.mkdir()
     (folder / EXAMPLE).write_text(shrunk((ROOT / EXAMPLE).read_text()))
-    own = {
+    return {
+        **os.environ,
         "ANSORPY_DATA_DIR": str(folder / "data"),
         "XDG_DATA_HOME": str(folder / "user"),
         "XDG_CACHE_HOME": str(folder / "cache"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[dict[str, str]]:
+    """Run a service with a worker; give the environment of its clients."""
+    env = environment(folder)
+    own = {name: env[name] for name in env if env[name] != os.environ.get(name)}
     url = f"sqlite:///{folder / 'service.db'}"
     with process(url, ANSORPY_EMBEDDED_WORKER="1", **own) as running:
-        yield folder, {**os.environ, **own, "ANSORPY_URL": running.url}
+        yield {**env, "ANSORPY_URL": running.url}
 
 
 def run(command: list[str], folder: Path, env: dict[str, str]) -> str:
@@ -136,31 +148,41 @@ def run(command: list[str], folder: Path, env: dict[str, str]) -> str:
     return found.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_shell_snippets_run_one_after_the_other(place: tuple[Path, dict[str, str]]) -> None:
-    folder, env = place
-    for one in SHELL:
-        if not one.text.startswith(ELSEWHERE):
-            run(["bash", "-euo", "pipefail", "-c", one.small(env["ANSORPY_URL"])], folder, env)
-    assert (folder / "conv" / "kernel.py").exists()
-    assert (folder / "mm.zip").read_bytes().startswith(b"PK")
-    assert len(list((folder / "kernels").glob("*.zip"))) == 2  # tuned here, pulled
+def run_python(snippets: list[Snippet], more: str, folder: Path, env: dict[str, str]) -> str:
+    """Run snippets one after the other, and some assertions; return the output."""
+    code = [one.small(env.get("ANSORPY_URL", "")) for one in snippets if one.language == "python"]
+    (folder / "snippets.py").write_text("\n".join([*code, more, 'print("the end")']))
+    told = run([sys.executable, "snippets.py"], folder, env)
+    assert told.endswith("the end\n")
+    return told
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_python_snippets_run_one_after_the_other(place: tuple[Path, dict[str, str]]) -> None:
-    folder, env = place
-    code = "\n".join(one.small(env["ANSORPY_URL"]) for one in PYTHON)
-    code += """
+def test_the_python_snippets_run_one_after_the_other(tmp_path: Path) -> None:
+    more = """
 np.testing.assert_allclose(c, a @ b, rtol=1e-4)
 np.testing.assert_allclose(call(), a @ b, rtol=1e-4)
 assert again.tasks[0].from_store
-assert y.shape == (1, 64, 14, 14)
-print("the end")
 """
-    (folder / "snippets.py").write_text(code)
-    told = run([sys.executable, "snippets.py"], folder, env)
-    assert "mm: " in told
-    assert told.endswith("the end\n")
+    pages = snippets("README.md", "docs/python.md")
+    assert "mm: " in run_python(pages, more, tmp_path, environment(tmp_path))
+
+
+@pytest.mark.night
+def test_the_snippets_of_a_client_run(tmp_path: Path) -> None:
+    with served(tmp_path) as env:
+        more = "assert y.shape == (1, 64, 14, 14)"
+        run_python(snippets("docs/service/first-steps.md"), more, tmp_path, env)
+
+
+@pytest.mark.night
+def test_the_shell_snippets_run_one_after_the_other(tmp_path: Path) -> None:
+    with served(tmp_path) as env:
+        for one in SHELL:
+            if not one.text.startswith(ELSEWHERE):
+                run(
+                    ["bash", "-euo", "pipefail", "-c", one.small(env["ANSORPY_URL"])], tmp_path, env
+                )
+    assert (tmp_path / "conv" / "kernel.py").exists()
+    assert (tmp_path / "mm.zip").read_bytes().startswith(b"PK")
+    assert len(list((tmp_path / "kernels").glob("*.zip"))) == 2  # tuned here, pulled

@@ -319,12 +319,6 @@ def test_no_driver_is_one_sentence(matmul: Zip, monkeypatch: pytest.MonkeyPatch)
     )
 
 
-def with_cubin(one: Zip, folder: Path, arch: str) -> Path:
-    unpack(one.path, folder)
-    (folder / f"kernel.{arch}.cubin").write_bytes(ELF + bytes(60))
-    return folder
-
-
 @pytest.mark.parametrize(
     ("arch", "capability", "chosen"),
     [

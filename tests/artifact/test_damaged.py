@@ -1,7 +1,6 @@
 """Packages that were damaged, or made to harm their reader: PackageError, and nothing else."""
 
 import gc
-import os
 import signal
 import subprocess
 import sys
@@ -28,10 +27,7 @@ from ansorpy.tuner.tasks.task import Task
 from tests.artifact.mutations import crafted, mutated, resealed
 from tests.artifact.test_native import made, zipped  # noqa: F401 - a fixture
 from tests.artifact.test_pack import MM, packed
-
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
-MUTATIONS = 4000 if NIGHT else 300
-RESEALED = 1000 if NIGHT else 100
+from tests.night import night
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +63,10 @@ def changed(data: bytes, library: bytes | None = None, **fields: Any) -> bytes:
     return box(files, {name: value for name, value in manifest.items() if value is not None})
 
 
-def test_no_random_mutation_is_accepted(data: bytes) -> None:
+@pytest.mark.parametrize("mutations", night((300, 4000), [300]))
+def test_no_random_mutation_is_accepted(data: bytes, mutations: int) -> None:
     rng = np.random.default_rng(0)
-    for _ in range(MUTATIONS):
+    for _ in range(mutations):
         with pytest.raises(PackageError):
             unbox(mutated(data, rng), "p")
 
@@ -169,9 +166,12 @@ def test_code_that_cannot_be_imported_is_a_package_error_and_leaves_no_folder(
 
 
 @pytest.mark.slow
-def test_no_resealed_manifest_escapes_as_another_error(native: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("packages", night((100, 1000), [100]))
+def test_no_resealed_manifest_escapes_as_another_error(
+    native: bytes, tmp_path: Path, packages: int
+) -> None:
     rng = np.random.default_rng(0)
-    for number in range(RESEALED):
+    for number in range(packages):
         path = tmp_path / f"{number}.zip"
         path.write_bytes(resealed(native, rng))
         with suppress(PackageError):
@@ -180,10 +180,11 @@ def test_no_resealed_manifest_escapes_as_another_error(native: bytes, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_library_that_was_cut_anywhere_is_refused(native: bytes) -> None:
+@pytest.mark.parametrize("step", night((7, 1), [7]))
+def test_a_library_that_was_cut_anywhere_is_refused(native: bytes, step: int) -> None:
     library = unbox(native, "p").files[LIBRARY]
     check_library(library, "p")
-    for size in {*range(0, len(library), 1 if NIGHT else 7), len(library) - 1}:
+    for size in {*range(0, len(library), step), len(library) - 1}:
         with pytest.raises(PackageError, match=r"it ends early|nothing to load|no 64-bit ELF"):
             check_library(library[:size], "p")
 

@@ -1,10 +1,9 @@
 """A kernel file runs as its user runs it: every dtype, and every operator with float16.
 
-A short form: another dtype is tested by one kernel with a product, a maximum and an argmax.
-`ANSORPY_NIGHT=1` (`make test-all`) tests every float dtype over `FLOATS`, too.
+A dtype is tested by one kernel with a product, a maximum and an argmax. `make test` has a dtype of
+each kind; `make test-all` has every dtype, and every float dtype over `FLOATS`.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -24,10 +23,10 @@ from ansorpy.topi.suites import SUITE_SMALL
 from ansorpy.tuner.race.contestant import Contestant, contestant
 from ansorpy.tuner.tasks.task import Task
 from tests.artifact.test_pack import packed
+from tests.night import night
 
 pytestmark = pytest.mark.slow
 
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 FLOATS = ("matmul", "conv2d_bias_relu", "softmax", "argmax")
 HALVES = (
     "attention", "batch_norm", "depthwise_conv2d", "elementwise_chain", "layer_norm", "max_pool2d",
@@ -47,14 +46,12 @@ PAIRS = [
     *((dtype, "mixed") for dtype in DTYPES if dtype not in ("bool", "float16")),
     *(("float16", name) for name in (*FLOATS, *HALVES)),
     ("bool", "masks"),
+    *((dtype, name) for dtype in ("bfloat16", "float32", "float64") for name in FLOATS),
 ]
-if NIGHT:
-    PAIRS += [
-        (dtype, name)
-        for dtype in DTYPES
-        if "float" in dtype and dtype != "float16"
-        for name in FLOATS
-    ]
+KINDS = [
+    *((dtype, "mixed") for dtype in ("bfloat16", "float64", "int8", "uint64")),
+    ("float16", "matmul"), ("float16", "depthwise_conv2d"), ("bool", "masks"),
+]  # fmt: skip
 HALF = "def half(float16(16,24) A, float16(24,8) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
 
@@ -81,7 +78,7 @@ def test_every_dtype_is_among_the_pairs() -> None:
     assert {dtype for dtype, _ in PAIRS} == set(DTYPES)
 
 
-@pytest.mark.parametrize(("dtype", "name"), PAIRS)
+@pytest.mark.parametrize(("dtype", "name"), night(PAIRS, KINDS))
 def test_the_self_test_of_a_zip_passes(dtype: str, name: str, tmp_path: Path) -> None:
     dag = dag_of(dtype, name)
     path, _ = packed(dag, tmp_path, scheduled(dag))

@@ -1,6 +1,5 @@
 import io
 import multiprocessing
-import os
 import pickle
 import sys
 import zipfile
@@ -18,8 +17,9 @@ from ansorpy.errors import PackageError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.target import Target
 from tests.artifact.test_pack import MM, TWO, packed
+from tests.night import night
 
-SHORT = 41  # every so many bytes, unless ANSORPY_NIGHT is set
+SHORT = 41  # every so many bytes
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,9 @@ def flipped(data: bytes, at: int, mask: int) -> bytes:
     return bytes(changed)
 
 
-def test_every_byte_flip_is_refused_even_without_a_digest(data: bytes) -> None:
-    step = 1 if os.environ.get("ANSORPY_NIGHT") else SHORT
-    for at in range(0, len(data), step):  # every one of them takes 12 s
+@pytest.mark.parametrize("step", night((SHORT, 1), [SHORT]))
+def test_every_byte_flip_is_refused_even_without_a_digest(data: bytes, step: int) -> None:
+    for at in range(0, len(data), step):
         with pytest.raises(PackageError):
             unbox(flipped(data, at, 1 << at % 8), "p")
 

@@ -73,6 +73,7 @@ def test_the_zip_of_a_tuning_without_trials_passes_its_self_test(tmp_path: Path)
     selftest(kernel, tmp_path / "last", "native.py")
 
 
+@pytest.mark.night
 def test_a_tuning_without_time_for_a_trial_delivers_a_kernel_file(tmp_path: Path) -> None:
     ansorpy.tune(shifted(), seconds=0.1, store=MemoryStore(), out=tmp_path / "zips")
     (kernel,) = (tmp_path / "zips").glob("*.zip")

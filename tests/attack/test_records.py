@@ -1,6 +1,5 @@
-"""The attack by records: a small part in every run, 1,000 files at night (`ANSORPY_NIGHT=1`)."""
+"""The attack by records: 4 files in `make test`, 1,000 in `make test-all`."""
 
-import os
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -9,18 +8,17 @@ import pytest
 from tests.attack import records
 from tests.attack.forge import MM, Attack, attack, good, text
 from tests.attack.records import check, main
+from tests.night import night
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
-
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
+@pytest.mark.parametrize("count", night((4, 1000), [4]))
 def test_no_hostile_file_does_harm(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int
 ) -> None:
-    count = 1000 if NIGHT else 12
     monkeypatch.setattr("sys.argv", ["attack", "--count", str(count), "--every", "12"])
     status = main()
     told = capsys.readouterr().out
@@ -29,13 +27,14 @@ def test_no_hostile_file_does_harm(
 
 
 @pytest.mark.slow
-def test_hostile_files_harm_no_tuning_of_real_kernels() -> None:
-    assert records.harm_with_real_kernels([attack(seed) for seed in range(4)]) == ""
+@pytest.mark.parametrize("files", night((1, 4), [1]))
+def test_hostile_files_harm_no_tuning_of_real_kernels(files: int) -> None:
+    assert records.harm_with_real_kernels([attack(seed) for seed in range(files)]) == ""
 
 
 def test_a_file_depends_on_its_seed_only() -> None:
     assert [attack(seed) for seed in (3, 4)] == [attack(seed) for seed in (3, 4)]
-    assert len({attack(seed).content for seed in range(40)}) == 40
+    assert len({attack(seed).content for seed in range(9)}) == 9
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,10 @@ from ansorpy.graph.hosted.choose import top_k
 from ansorpy.graph.hosted.text import function_text
 from tests.artifact.mutations import ODD, places
 from tests.bundle.models import THREADS, Model, model, with_self_test
+from tests.night import night
 
 pytestmark = pytest.mark.slow
-SHORT = 1009  # every so many bytes, unless ANSORPY_NIGHT is set
+SHORT = 1009  # every so many bytes
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["hosted", "native"])
@@ -244,10 +245,10 @@ def flipped(data: bytes, at: int) -> bytes:
     return bytes(changed)
 
 
-def test_every_byte_flip_is_refused(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", night((SHORT, 1), [SHORT]))
+def test_every_byte_flip_is_refused(path: Path, tmp_path: Path, step: int) -> None:
     data = path.read_bytes()
     bad = tmp_path / "bad.zip"
-    step = 1 if os.environ.get("ANSORPY_NIGHT") else SHORT
     for at in range(0, len(data), step):
         bad.write_bytes(flipped(data, at))
         with pytest.raises(PackageError):

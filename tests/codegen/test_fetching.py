@@ -1,9 +1,8 @@
 """Real operators that fetch ahead: every back end agrees with the interpreter.
 
-Two programs of each; `ANSORPY_NIGHT=1` (`make test-all`) has four.
+Two programs of each; `make test-all` has four.
 """
 
-import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,9 +21,9 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d_bias_relu, matmul
 from tests.codegen.running import run_llvm, run_source
+from tests.night import night
 
 TARGET = Target(cores=1, vector_bits=512, features=("avx512f",), l3_bytes=64)
-EACH = 4 if os.environ.get("ANSORPY_NIGHT") else 2  # programs of each Dag
 DAGS = {
     "matmul": matmul(12, 64, 20),
     "1x1": conv2d_bias_relu(2, 6, 5, 16, 12, 1, Window(padding=0)),
@@ -46,18 +45,19 @@ def that_fetch(dag: Dag) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("name", DAGS)
-def test_prefetches_do_not_change_the_result(name: str) -> None:
+@pytest.mark.parametrize("programs", night((2, 4), [2]))
+def test_prefetches_do_not_change_the_result(name: str, programs: int) -> None:
     dag = DAGS[name]
     rng = np.random.default_rng(1)
     inputs = {
         node.name: rng.integers(-9, 9, node.shape).astype(np.float32) for node in dag.placeholders
     } | dict(constants(dag))
     seen = 0
-    for number, made in zip(range(EACH), that_fetch(dag), strict=False):
+    for number, made in zip(range(programs), that_fetch(dag), strict=False):
         expected = interpret(made, inputs)
         found = [run_llvm(made, inputs)] + ([] if number else [run_source(made, inputs)])
         for arrays in found:
             for output, array in expected.items():
                 np.testing.assert_array_equal(arrays[output], array, err_msg=str(made))
         seen += 1
-    assert seen == EACH
+    assert seen == programs

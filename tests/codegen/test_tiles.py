@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 import numpy as np
 import pytest
@@ -47,8 +48,12 @@ from tests.codegen.programs import (
     store,
 )
 from tests.codegen.running import AVX2, SSE, run_all
+from tests.night import night
 
 RNG = np.random.default_rng(7)
+TRANSPOSING = [*product((4, 8, 16), (2, 5, 16, 19), ("", "rows", "lanes", "both"))]
+PADDED = [*product((4, 8, 16), (5, 23, 33), (1, 3), (0, 3))]
+UNDER_A_ROW = [*product((8, 16, 32), (3, 7, 8, 12, 16), (0, 1))]
 SIDES: tuple[Side, ...] = ("left", "right")
 L, U, V = Var("l"), Var("u"), Var("v")
 AVX512 = Target(vector_bits=512, features=("avx512f", "avx512vl"), cpu="x86-64-v4")
@@ -73,9 +78,7 @@ def out(shape: tuple[int, ...], dtype: str = "float32", name: str = "C"):  # typ
 # ---- stores
 
 
-@pytest.mark.parametrize("lanes", [4, 8, 16])
-@pytest.mark.parametrize("rows", [2, 5, 16, 19])
-@pytest.mark.parametrize("masked", ["", "rows", "lanes", "both"])
+@pytest.mark.parametrize(("lanes", "rows", "masked"), night(TRANSPOSING, day=TRANSPOSING[::5]))
 def test_a_transposing_store_equals_the_interpreter(lanes: int, rows: int, masked: str) -> None:
     n, m = (rows - 1 if masked in ("rows", "both") else rows), lanes * 2
     m -= 3 if masked in ("lanes", "both") else 0
@@ -131,10 +134,7 @@ def guarded(prog: Program, inputs: Mapping[str, Array]) -> Iterator[Array]:
             yield arena.array("C")
 
 
-@pytest.mark.parametrize("lanes", [4, 8, 16])
-@pytest.mark.parametrize("size", [5, 23, 33])
-@pytest.mark.parametrize("left", [1, 3])
-@pytest.mark.parametrize("moving", [0, 3])
+@pytest.mark.parametrize(("lanes", "size", "left", "moving"), night(PADDED, day=PADDED[::5]))
 def test_a_padded_load_of_every_other_element_reads_allowed_lanes_only(
     lanes: int, size: int, left: int, moving: int
 ) -> None:
@@ -158,9 +158,7 @@ def test_a_padded_load_of_every_other_element_reads_allowed_lanes_only(
         assert ".masked.gather." not in module_text(prog, AVX512)
 
 
-@pytest.mark.parametrize("lanes", [8, 16, 32])
-@pytest.mark.parametrize("size", [3, 7, 8, 12, 16])
-@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize(("lanes", "size", "left"), night(UNDER_A_ROW, day=UNDER_A_ROW[::3]))
 def test_a_padded_load_under_a_condition_of_the_row_reads_allowed_lanes_only(
     lanes: int, size: int, left: int
 ) -> None:

@@ -1,9 +1,7 @@
 """Every builder's plans: rows can be sampled, mutated and described.
 
-The first plan of each sketch; `ANSORPY_NIGHT=1` (`make test-all`) has two.
+The first plan of each sketch; `make test-all` has two.
 """
-
-import os
 
 import numpy as np
 import pytest
@@ -15,18 +13,19 @@ from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.topi.suites import SUITE_SMALL
+from tests.night import night
 
-PLANS = 2 if os.environ.get("ANSORPY_NIGHT") else 1  # plans of each sketch
 TARGET = Target(cores=2)
 
 
 @pytest.mark.parametrize("name", SUITE_SMALL)
-def test_plans_of_a_builder_have_legal_rows_and_finite_features(name: str) -> None:
+@pytest.mark.parametrize("limit", night((1, 2), [1]))
+def test_plans_of_a_builder_have_legal_rows_and_finite_features(name: str, limit: int) -> None:
     dag = SUITE_SMALL[name]()
     rng = np.random.default_rng(0)
     described = 0
     for sketch in derive(dag, TARGET, CPU).sketches[:4]:
-        for plan in plans(sketch, TARGET, limit=PLANS):
+        for plan in plans(sketch, TARGET, limit=limit):
             rows = sample(plan, 16, rng)
             if not len(rows):
                 continue

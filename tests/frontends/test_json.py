@@ -1,13 +1,12 @@
 """The JSON wire form: it round-trips, and a refusal names the place of the mistake.
 
-60 random Dags; `ANSORPY_NIGHT=1` (`make test-all`) draws ten times as many.
+60 random Dags; `make test-all` draws ten times as many.
 """
 
 import base64
 import copy
 import json
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from ansorpy.frontends.json.write import dumps, from_json, loads, to_json
 from ansorpy.frontends.tc.text import parse
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Placeholder
 from ansorpy.topi.suites import LIBRARY
+from tests.night import night
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.te"))
 BIND = {"batch_matmul": {"B": 16, "M": 128, "N": 128, "K": 64}}
@@ -130,12 +130,16 @@ def dags(draw: st.DrawFn) -> Dag:
     return Dag((Placeholder("A", EXTENTS, dtype, weight), node), ("C",), draw(st.just("d_1")))
 
 
-@settings(max_examples=600 if os.environ.get("ANSORPY_NIGHT") else 60)
-@given(dags())
-def test_random_dags_round_trip(dag: Dag) -> None:
-    wire = to_json(dag)
-    assert from_json(json.loads(json.dumps(wire))) == dag
-    assert to_json(from_json(wire)) == wire
+@pytest.mark.parametrize("examples", night((60, 600), [60]))
+def test_random_dags_round_trip(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(dags())
+    def round_trips(dag: Dag) -> None:
+        wire = to_json(dag)
+        assert from_json(json.loads(json.dumps(wire))) == dag
+        assert to_json(from_json(wire)) == wire
+
+    round_trips()
 
 
 WIRE = to_json(MATMUL)

@@ -1,32 +1,29 @@
 """The fuzz of pairs, in small (16) for every run and in full (2,000) for the night."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
 from tests.fuzz.pairs import check_pair
-from tests.fuzz.suite_dags import FAMILIES
-
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
-COUNT = 2000 if NIGHT else 16
+from tests.night import night
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_random_candidates_of_random_dags_are_right() -> None:
-    command = [sys.executable, "-m", "tests.fuzz.pairs", "--count", str(COUNT)]
+@pytest.mark.parametrize("count", night((6, 2000), [6]))
+def test_random_candidates_of_random_dags_are_right(count: int) -> None:
+    command = [sys.executable, "-m", "tests.fuzz.pairs", "--count", str(count)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert f"{COUNT} pairs" in done.stdout
+    assert f"{count} pairs" in done.stdout
     assert "0 wrong" in done.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_the_operators_of_the_suite_are_right_at_odd_sizes() -> None:
-    count = 2000 if NIGHT else len(FAMILIES)
+@pytest.mark.parametrize("count", night((4, 2000), [4]))
+def test_the_operators_of_the_suite_are_right_at_odd_sizes(count: int) -> None:
     command = [sys.executable, "-m", "tests.fuzz.pairs", "--suite", "--every", "9"]
     done = subprocess.run([*command, "--count", str(count)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

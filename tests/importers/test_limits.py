@@ -1,10 +1,9 @@
 """Hostile models are refused by name, in bounded memory and time.
 
-Every model is refused in this process, and one in four by a child as well; `ANSORPY_NIGHT=1`
-(`make test-all`) gives all of them to a child.
+Every model is refused in this process, and one in four by a child as well; `make test-all`
+gives all of them to a child.
 """
 
-import os
 import re
 import resource
 from pathlib import Path
@@ -16,6 +15,7 @@ from ansorpy.importers.child import ReadLimits
 from ansorpy.importers.limits import check_file
 from ansorpy.importers.model_file import read_model
 from tests.importers.hostile import CASES, VALID, files
+from tests.night import night
 
 MOST_TEXT = 2000  # characters of a message: names of strangers are cut
 
@@ -41,7 +41,7 @@ def test_a_hostile_model_is_refused_by_name(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(CASES)[:: 1 if os.environ.get("ANSORPY_NIGHT") else 4])
+@pytest.mark.parametrize("name", night(CASES, list(CASES)[::4]))
 def test_a_child_refuses_a_hostile_model(hostile: dict[str, tuple[Path, str]], name: str) -> None:
     with pytest.raises(GraphError):
         check_file(hostile[name][0])

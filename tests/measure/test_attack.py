@@ -52,9 +52,10 @@ def test_there_are_enough_moves() -> None:
 # --- the channel, call by call
 
 
-@pytest.fixture
-def worker(tmp_path: Path) -> Iterator[Worker]:
-    worker = Worker(WorkerSpec(frozenset({min(os.sched_getaffinity(0))}), folder=str(tmp_path)))
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    folder = str(tmp_path_factory.mktemp("worker"))
+    worker = Worker(WorkerSpec(frozenset({min(os.sched_getaffinity(0))}), folder=folder))
     yield worker
     worker.close()
 

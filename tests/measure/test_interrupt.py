@@ -35,7 +35,7 @@ def test_an_interrupt_leaves_nothing_behind() -> None:
         *pids, folder = process.stdout.readline().split()
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        _, words = process.communicate(timeout=20)
+        _, words = process.communicate(timeout=120)
     assert "KeyboardInterrupt" in words
     assert pids
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]

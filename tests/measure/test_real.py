@@ -23,6 +23,7 @@ from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from tests.night import night
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,7 @@ def walk(cores: int) -> tuple[Dag, Target, Program]:
     return dag, target, bind(plan, plan.smallest_row, target)
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=night([1, 2], day=[2]))
 def shared(request: pytest.FixtureRequest) -> Iterator[LocalProcesses]:
     made = LocalProcesses(local_target(request.param), MeasureSettings())
     yield made

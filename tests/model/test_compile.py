@@ -256,6 +256,7 @@ def large_model() -> Graph:
     return builder.graph()
 
 
+@pytest.mark.night
 def test_records_of_other_places_of_the_weights_have_other_keys(tmp_path: Path) -> None:
     """A later tuning starts anew if other caches hold the weights."""
     store = MemoryStore()

@@ -1,11 +1,11 @@
 """Plans whose meaning depends on a case that random candidates seldom reach.
 
-Windows and axes by turns have whole blocks of filters or a rest; `ANSORPY_NIGHT=1` (`make
-test-all`) has both of each.
+Windows and axes by turns have whole blocks of filters or a rest; `make test-all` has both of
+each.
 """
 
-import os
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 import pytest
@@ -27,9 +27,11 @@ from ansorpy.state.state import Attached, Root, State
 from ansorpy.state.steps import Annotate, Split
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from tests.night import night
 
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 TARGET = Target(cores=2)
+WINDOWS = [(5, (3, 3)), (8, (1, 1)), (3, (2, 5)), (1, (3, 1))]  # channels, window
+SIGNS = [(1, 1), (-1, 1), (1, -1), (-1, -1)]
 
 
 def wrong(dag: Dag, plan: Plan, **sizes: int) -> str | None:
@@ -82,16 +84,16 @@ def test_the_index_of_an_argmax_is_packed_not_its_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "window", "filters"),
-    [
-        (*window, filters)
-        for k, window in enumerate([(5, (3, 3)), (8, (1, 1)), (3, (2, 5)), (1, (3, 1))])
-        for filters in ((16, 21) if NIGHT else ((21, 16)[k % 2],))
-    ],
+    ("weights", "filters"),
+    night(
+        product(WINDOWS, (16, 21)),
+        {(window, (21, 16)[k % 2]) for k, window in enumerate(WINDOWS)},
+    ),
 )
 def test_weights_of_a_window_are_packed_by_squares_over_all_its_axes(
-    channels: int, window: tuple[int, int], filters: int
+    weights: tuple[int, tuple[int, int]], filters: int
 ) -> None:
+    channels, window = weights
     x = te.placeholder((channels, 6, 7), "X")
     w = te.placeholder((filters, channels, *window), "W")
     c, r, s = (te.reduce_axis((0, n), name) for n, name in zip(w.shape[1:], "crs", strict=True))
@@ -116,13 +118,10 @@ def test_weights_of_a_window_are_packed_by_squares_over_all_its_axes(
 
 @pytest.mark.parametrize(
     ("filters", "phases", "signs"),
-    [
-        (filters, phases, signs)
-        for k, signs in enumerate([(1, 1), (-1, 1), (1, -1), (-1, -1)])
-        for i, phases in enumerate((2, 3))
-        for j, filters in enumerate((16, 21))
-        if NIGHT or (i, j) == (k % 2, k // 2)
-    ],
+    night(
+        product((16, 21), (2, 3), SIGNS),
+        {((16, 21)[k // 2], (2, 3)[k % 2], signs) for k, signs in enumerate(SIGNS)},
+    ),
 )
 def test_axes_that_are_digits_of_an_index_are_packed_by_squares(
     filters: int, phases: int, signs: tuple[int, int]

@@ -1,9 +1,8 @@
 """Rounding of floats in every plan: 16-bit sums in float32, shared values the same everywhere.
 
-Machine code of every plan of a softmax takes minutes: `ANSORPY_NIGHT=1` (`make test-all`).
+Machine code of every plan of a softmax takes minutes: `make test-all`.
 """
 
-import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,8 +22,8 @@ from ansorpy.sketch import derive
 from ansorpy.target import Target, cuda_target
 from ansorpy.te.dag import Dag
 from tests.codegen.running import run_llvm
+from tests.night import night
 
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 TARGET = Target(cores=2)
 # Every half of a row, and every part of it that a plan may sum by itself, exceeds float16.
 TEXTS = {
@@ -106,8 +105,9 @@ def test_an_element_type_of_16_bits_stays_in_memory() -> None:
 @pytest.mark.parametrize(
     ("operator", "scale"), [("softmax", "product"), ("log_softmax", "quotient")]
 )
+@pytest.mark.parametrize("most", night((2, 1000), [2]))
 def test_softmax_of_large_scaled_rows_finds_the_largest_element_in_every_plan(
-    operator: str, scale: str
+    operator: str, scale: str, most: int
 ) -> None:
     """x * s must be one number in the maximum and in exp(x * s - maximum)."""
     x, s = te.placeholder((3, 40), "X"), te.placeholder((1, 1), "S")
@@ -118,7 +118,7 @@ def test_softmax_of_large_scaled_rows_finds_the_largest_element_in_every_plan(
     logits = rows * factor if scale == "product" else rows / factor
     apart = logits.astype(float) - logits.max(1, keepdims=True)
     want = apart if operator == "log_softmax" else 1.0 * (apart == 0)
-    for program in programs(dag, most=1000 if NIGHT else 2):
+    for program in programs(dag, most=most):
         (name,) = (b.name for b in program.buffers if b.scope is Scope.OUTPUT)
         got = run_llvm(program, {"X": rows, "S": factor})[name]
         np.testing.assert_allclose(got, want, rtol=1e-6)

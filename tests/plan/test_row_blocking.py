@@ -1,10 +1,7 @@
 """Row blocking, and blocks within a block.
 
-Every plan has one row of sizes; `ANSORPY_NIGHT=1` (`make test-all`) draws three.
+Every plan has one row of sizes; `make test-all` draws three.
 """
-
-import os
-from typing import Final
 
 import numpy as np
 import pytest
@@ -22,8 +19,8 @@ from ansorpy.state.state import Attached
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import layer_norm, matmul_relu, softmax
+from tests.night import night
 
-DRAWN: Final = 3 if os.environ.get("ANSORPY_NIGHT") else 1  # rows of each plan
 TARGET = Target(cores=2)
 
 
@@ -51,12 +48,13 @@ def test_a_tiled_stage_has_tiles_and_no_blocks_of_rows() -> None:
 
 
 @pytest.mark.parametrize("dag", [softmax(7, 19), layer_norm(19, 29)], ids=["softmax", "layer_norm"])
-def test_blocks_of_rows_and_blocks_inside_of_blocks_are_right(dag: Dag) -> None:
+@pytest.mark.parametrize("rows", night((1, 3), [1]))
+def test_blocks_of_rows_and_blocks_inside_of_blocks_are_right(dag: Dag, rows: int) -> None:
     """Sizes that nothing divides: of the last block's rows only those that are there are read."""
     rng = np.random.default_rng(7)
     (case, *_) = make_cases(dag, 7)
     for plan in plans_of(dag):
-        for row in sample(plan, DRAWN, rng):
+        for row in sample(plan, rows, rng):
             program = bind(plan, tuple(int(value) for value in row), TARGET)
             got = run(program, dict(case.inputs))
             failed = compare_all(case, got.__getitem__, program.by_name)

@@ -1,11 +1,8 @@
 """Winograd sketches as loops: the same numbers as the convolution, wherever tiles end.
 
 Each convolution is compiled with tiles of 2 or of 4 outputs by turns, a row of every plan;
-`ANSORPY_NIGHT=1` (`make test-all`) compiles both, two rows of every plan.
+`make test-all` compiles both, two rows of every plan.
 """
-
-import os
-from typing import Final
 
 import numpy as np
 import pytest
@@ -27,8 +24,8 @@ from ansorpy.state.steps import Winograd, meaning
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv1d, conv2d, conv2d_bias_relu, conv2d_nhwc, conv3d
+from tests.night import night
 
-NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
 NARROW = Target(cores=1, vector_bits=128, registers=16)  # four lanes: small sizes have tails
 SAME = Window(padding=1)
 DAGS = {
@@ -72,8 +69,8 @@ FEW = [
     ("one dimension", 4),
     ("bias relu", 2),
 ]  # interpreting is slow
-BOTH = [(name, m) for name in DAGS for m in (2, 4) if (name, m) != ("three dimensions", 4)]
-KINDS = BOTH if NIGHT else [(name, 4 - 2 * (k % 2)) for k, name in enumerate(DAGS)]
+BY_TURNS = [(name, 4 - 2 * (k % 2), 1) for k, name in enumerate(DAGS)]
+BOTH = [(name, m, 2) for name in DAGS for m in (2, 4) if (name, m) != ("three dimensions", 4)]
 
 
 @pytest.mark.parametrize(("name", "outputs"), FEW)
@@ -89,13 +86,13 @@ def test_every_plan_means_the_convolution(name: str, outputs: int) -> None:
             assert compare_all(case, run(program, case.inputs).__getitem__, program.by_name) is None
 
 
-@pytest.mark.parametrize(("name", "outputs"), KINDS)
-def test_compiled_plans_pass_every_check(name: str, outputs: int) -> None:
+@pytest.mark.parametrize(("name", "outputs", "rows"), night([*BY_TURNS, *BOTH], BY_TURNS))
+def test_compiled_plans_pass_every_check(name: str, outputs: int, rows: int) -> None:
     dag = DAGS[name]()
     sketch = sketch_of(dag, outputs)
     cases = cases_of(dag, sketch)
     for plan in plans(sketch, NARROW):
-        for row in drawn(plan, 2 if NIGHT else 1):
+        for row in drawn(plan, rows):
             built = build(bind(plan, row, NARROW), Target())
             assert verify(load(built), built.buffers, cases, {}) is None, (plan.choices, row)
 

@@ -1,9 +1,8 @@
 """FuseChain: the fused chains, the places of their stages, and equal results.
 
-One row of each plan; `ANSORPY_NIGHT=1` (`make test-all`) has two.
+One row of each plan; `make test-all` has two.
 """
 
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -26,8 +25,8 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.topi.workloads import attention
+from tests.night import night
 
-ROWS = 2 if os.environ.get("ANSORPY_NIGHT") else 1  # rows of each plan
 TARGET = Target(cores=1)
 CHAINS = FuseChain("SSRSRS", first="SSRS", rows=4)
 RULES = (CHAINS, *CPU)
@@ -149,19 +148,20 @@ def test_a_stage_with_other_readers_is_not_fused() -> None:
 
 @pytest.mark.parametrize("name", FUSED)
 @pytest.mark.parametrize("cores", [1, 2])
-def test_programs_are_right(name: str, cores: int) -> None:
+@pytest.mark.parametrize("rows", night((1, 2), [1]))
+def test_programs_are_right(name: str, cores: int, rows: int) -> None:
     dag, target = FUSED[name](), Target(cores=cores)
     case = make_cases(dag, 0)[0]
     found = 0
     for sketch in fused(dag, target=target):
         for number, plan in enumerate(plans(sketch, target)[:3]):
-            for row in sample(plan, ROWS, np.random.default_rng(number)):
+            for row in sample(plan, rows, np.random.default_rng(number)):
                 program = bind(plan, row, target)
                 got = run(program, case.inputs)
                 failed = compare_all(case, got.__getitem__, program.by_name)
                 assert failed is None, failed
                 found += 1
-    assert found >= 2 * ROWS
+    assert found >= 2 * rows
 
 
 @pytest.mark.parametrize("name", ["attention", "batched", "norm between"])

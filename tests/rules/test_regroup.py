@@ -1,9 +1,8 @@
 """SplitPhases and SplitGroups: equal meaning, fewer products, and stores without a copy.
 
-Two plans of each sketch; `ANSORPY_NIGHT=1` (`make test-all`) has four.
+Two plans of each sketch; `make test-all` has four.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -26,8 +25,8 @@ from ansorpy.target import Target
 from ansorpy.te.check import check
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.topi.workloads import Window, conv2d, conv2d_bias_relu, matmul, transposed_conv2d
+from tests.night import night
 
-PLANS = 4 if os.environ.get("ANSORPY_NIGHT") else 2  # plans of each sketch
 TARGET = Target(cores=2)
 TRANSPOSED = [
     (4, 2, 1, 4, 3), (3, 2, 1, 3, 2), (3, 2, 0, 2, 3), (5, 3, 2, 3, 2), (2, 3, 0, 3, 3),
@@ -84,11 +83,11 @@ def test_stages_without_groups_or_phases_are_refused() -> None:
         conv.do(steps.SplitPhases("conv", "pad"))
 
 
-def every_kind(dag: Dag) -> Iterator[tuple[int, str | None]]:
+def every_kind(dag: Dag, most: int) -> Iterator[tuple[int, str | None]]:
     """Interpret rows of some plans of every sketch; yield (phases, mistake or None)."""
     cases = make_cases(dag, 0)[:1]
     for sketch in derive(dag, TARGET, CPU).sketches:
-        for plan in plans(sketch, TARGET)[:PLANS]:
+        for plan in plans(sketch, TARGET)[:most]:
             for row in sample(plan, 1, np.random.default_rng(1)):
                 program = bind(plan, row, TARGET)
                 got = run(program, cases[0].inputs)
@@ -107,8 +106,9 @@ def every_kind(dag: Dag) -> Iterator[tuple[int, str | None]]:
     ],
     ids=["even", "ragged", "stride 3", "groups", "groups, bias, relu"],
 )
-def test_programs_are_right(dag: Dag) -> None:
-    found = list(every_kind(dag))
+@pytest.mark.parametrize("most", night((2, 4), [2]))
+def test_programs_are_right(dag: Dag, most: int) -> None:
+    found = list(every_kind(dag, most))
     assert found
     assert {wrong for _, wrong in found} == {None}
 

@@ -1,9 +1,8 @@
 """SkipPadding: the products with zeros around a tensor are not computed, and the rest is right.
 
-The first plan of each sketch; `ANSORPY_NIGHT=1` (`make test-all`) has two.
+The first plan of each sketch; `make test-all` has two.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
@@ -43,8 +42,8 @@ from ansorpy.topi.workloads import (
     matmul,
     transposed_conv2d,
 )
+from tests.night import night
 
-PLANS = 2 if os.environ.get("ANSORPY_NIGHT") else 1  # plans of each sketch
 TARGET = Target(cores=2)
 # cuts rows, too
 TIGHT = (SkipPadding("SSRSRS", level=1, share=1 / 64, tile=6, strided=3), *RELEASED_CPU)
@@ -63,22 +62,25 @@ DAGS = {
 PADDED = {name: dag for name, dag in DAGS.items() if name not in ("transposed", "followed")}
 
 
-def programs(dag: Dag, rules: tuple[object, ...] = CPU, rows: int = 1) -> Iterator[Program]:
+def programs(
+    dag: Dag, rules: tuple[object, ...] = CPU, rows: int = 1, most: int = 1
+) -> Iterator[Program]:
     """Yield programs of the first plans of the sketches that leave the padding out."""
     for sketch in derive(dag, TARGET, rules).sketches:  # type: ignore[arg-type]
         if any(isinstance(step, steps.SkipPadding) for step in sketch.steps):
-            for plan in plans(sketch, TARGET)[:PLANS]:
+            for plan in plans(sketch, TARGET)[:most]:
                 for row in sample(plan, rows, np.random.default_rng(1)):
                     yield bind(plan, row, TARGET)
 
 
 @pytest.mark.parametrize("dag", DAGS.values(), ids=DAGS)
 @pytest.mark.parametrize("rules", [CPU, TIGHT], ids=["whole rows", "cut rows"])
-def test_programs_are_right(dag: Dag, rules: tuple[object, ...]) -> None:
+@pytest.mark.parametrize("most", night((1, 2), [1]))
+def test_programs_are_right(dag: Dag, rules: tuple[object, ...], most: int) -> None:
     if rules is TIGHT and dag is DAGS["transposed"]:
         rules = (*CPU[:1], *TIGHT)
     cases = make_cases(dag, 0)[:1]
-    found = list(programs(dag, rules))
+    found = list(programs(dag, rules, most=most))
     assert found
     for program in found:
         got = run(program, cases[0].inputs)
@@ -87,11 +89,12 @@ def test_programs_are_right(dag: Dag, rules: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize("dag", PADDED.values(), ids=PADDED)
-def test_no_product_meets_the_padding(dag: Dag) -> None:
+@pytest.mark.parametrize("most", night((1, 2), [1]))
+def test_no_product_meets_the_padding(dag: Dag, most: int) -> None:
     """With infinite weights one product with a zero would give a NaN."""
     ones = {p.name: np.ones(p.shape, p.dtype) for p in dag.placeholders}
     ones["W"] *= np.inf
-    for program in programs(dag):
+    for program in programs(dag, most=most):
         (got,) = (run(program, ones)[name] for name in dag.outputs)
         assert np.all(got == np.inf)
 

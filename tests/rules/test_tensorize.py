@@ -1,10 +1,9 @@
 """Tensorize: the same values by one instruction, at every size, also at the ends of the range.
 
-Products on matrices are interpreted with or without tails by turns of the dtypes;
-`ANSORPY_NIGHT=1` (`make test-all`) has both of each.
+Products on matrices are interpreted with or without tails by turns of the dtypes; `make test-all`
+has both of each.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,6 +33,7 @@ from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.check import check
 from ansorpy.te.dag import Compute, Dag
+from tests.night import night
 from tests.rules.cursors import at
 
 FEATURES = ("avx512bf16", "avx512bw", "avx512f", "avx512vl", "avx512vnni")
@@ -45,7 +45,6 @@ KINDS = [
 ]  # fmt: skip
 NAMES = {"int32": "vpdpbusd", "float32": "vdpbf16ps"}
 AMX = replace(TARGET, features=("amx-bf16", "amx-int8", "amx-tile", *FEATURES))
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 MATRIX_SIZES = [(19, 18, 70), (32, 16, 64)]  # tails of every axis, and none
 MATRICES = ["tdpbssd", "tdpbusd", "tdpbsud", "tdpbuud", "tdpbf16ps"]  # in the order of KINDS
 
@@ -214,20 +213,22 @@ def test_a_convolution_takes_its_lanes_along_a_line_of_pixels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "n", "m", "k"),
-    [
-        (kind, *sizes)
-        for i, kind in enumerate(KINDS[:4])
-        for sizes in ([MATRIX_SIZES[i % 2]] if not NIGHT else MATRIX_SIZES)
-    ],
-    ids=lambda part: "-".join(part) if isinstance(part, tuple) else str(part),
+    ("kind", "sizes", "rows"),
+    night(
+        [(kind, sizes, rows) for kind in KINDS[:4] for sizes in MATRIX_SIZES for rows in (1, 2)],
+        [(kind, MATRIX_SIZES[i % 2], 1) for i, kind in enumerate(KINDS[:4])],
+    ),
+    ids=lambda part: "-".join(map(str, part)) if isinstance(part, tuple) else str(part),
 )
-def test_interpreted_matrices_are_exact(kind: Sequence[str], n: int, m: int, k: int) -> None:
+def test_interpreted_matrices_are_exact(
+    kind: Sequence[str], sizes: tuple[int, int, int], rows: int
+) -> None:
+    n, m, k = sizes
     dag, found = matmul(n, m, k, kind), 0
     (wanted,) = evaluate(dag, inputs := random_inputs(dag, np.random.default_rng(n)))
     for sketch in tensorized(dag, AMX):
         for plan in plans(sketch, AMX)[:1]:
-            for row in sample(plan, 2 if NIGHT else 1, np.random.default_rng(k)):
+            for row in sample(plan, rows, np.random.default_rng(k)):
                 program = bind(plan, row, AMX)
                 found += any("tdpb" in name for name in instructions(program))
                 np.testing.assert_array_equal(run(program, inputs)["C"], wanted)

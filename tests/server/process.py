@@ -110,7 +110,7 @@ def process(
                 yield Live(place, child.pid, http, log)
         finally:
             child.terminate()
-            child.wait(timeout=30)
+            child.wait(timeout=SOON_S)
 
 
 def _wait(http: httpx.Client, child: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:

@@ -81,7 +81,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, str]]
 def job(live: tuple[Live, str], chromium: Any) -> str:
     """A job whose page was open from its first round to its end."""
     running, _ = live
-    request = {"text": BIG, "budget": {"trials": 48, "seconds": 60}}
+    request = {"text": BIG, "budget": {"trials": 24}}
     job_id = str(running.post("/v1/jobs", json=request).json()["id"])
     with page_of(chromium, running.url) as watched:
         page = watched.page
@@ -93,7 +93,7 @@ def job(live: tuple[Live, str], chromium: Any) -> str:
             page, "document.querySelector('#latency-text').textContent.includes('untuned or NumPy')"
         )
         last = int(page.evaluate(TRIALS))
-        assert 0 < first < last <= 48
+        assert 0 < first < last <= 24
         painted(page, "latency")
         page.wait_for_selector("#source .p-k", state="attached")
         clean(watched)
@@ -146,6 +146,7 @@ def test_curves_end_at_the_time_in_the_list(
         clean(watched)
 
 
+@pytest.mark.night
 def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromium: Any) -> None:
     with page_of(chromium, live[0].url, size=PHONE) as watched:
         paths = (
@@ -166,6 +167,7 @@ def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromiu
         clean(watched)
 
 
+@pytest.mark.night
 def test_buttons_pause_resume_and_cancel_a_running_job(
     job: str, live: tuple[Live, str], chromium: Any
 ) -> None:
@@ -190,6 +192,7 @@ def test_buttons_pause_resume_and_cancel_a_running_job(
     assert (told["state"], told["trials"] > 0) == ("cancelled", True)
 
 
+@pytest.mark.night
 def test_the_derivation_shows_every_evaluated_rule(
     job: str, live: tuple[Live, str], chromium: Any
 ) -> None:
@@ -220,6 +223,7 @@ def test_two_jobs_share_a_chart(job: str, live: tuple[Live, str], chromium: Any)
         clean(watched)
 
 
+@pytest.mark.night
 def test_the_dark_theme_follows_the_system(job: str, live: tuple[Live, str], chromium: Any) -> None:
     seen = {}
     for scheme in ("light", "dark"):

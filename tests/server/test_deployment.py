@@ -142,7 +142,7 @@ def running(
         child.wait(30)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.db
 def test_the_commands_of_the_file_tune_a_job(postgres: Cluster, tmp_path: Path) -> None:
     """Run the commands of the services `migrate`, `api` and `worker` with their variables."""

@@ -1,7 +1,7 @@
 """Schemathesis against a service process: only documented replies.
 
-A short form sends the examples and the cases that cover every schema; `ANSORPY_NIGHT=1`
-(`make test-all`) runs all phases, with at least 2,000 cases on each database.
+`make test-all` runs all phases, with at least 2,000 cases on each database;
+`tests.server.test_wrong_bodies` is the short form.
 """
 
 import json
@@ -15,15 +15,13 @@ from sqlalchemy import Engine
 
 from ansorpy.server.access import keys
 from ansorpy.server.db.engine import now, transaction
-from tests.server.conftest import BOTH
 from tests.server.process import process
 from tests.server.service import Service
 from tests.server.test_hostile import MAX_GROWTH_BYTES
 
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
-PHASES = "examples,coverage,fuzzing,stateful" if NIGHT else "examples,coverage"
+PHASES = "examples,coverage,fuzzing,stateful"
 EXAMPLES = 150  # random cases per operation
-LEAST = 2000 if NIGHT else 1000
+LEAST = 2000  # cases
 # The schema of a text does not describe valid tensor expressions; and a new job has no bundle: the
 # 404 of its `/model` is right, and cannot be allowed for one operation if all checks are asked for.
 EXCLUDED = "positive_data_acceptance,ensure_resource_availability"
@@ -37,9 +35,8 @@ SETTINGS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("url", BOTH if NIGHT else ["sqlite"], indirect=True)
 def test_the_service_conforms_to_its_openapi_document(
     url: str, engine: Engine, tmp_path: Path
 ) -> None:

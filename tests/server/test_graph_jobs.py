@@ -110,7 +110,7 @@ def test_absent_weights_are_limited_like_models(url: str) -> None:
     assert "have 2160 bytes, limit 1024" in reply.json()["detail"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_graph_is_tuned_once_for_models_of_other_weights_and_joined_at_home(
     tmp_path: Path,
 ) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from ansorpy.server.commands.serve import shown_host
-from tests.server.process import Live, process, until
+from tests.server.process import SOON_S, Live, process, until
 from tests.server.service import MM
 
 PATHS = ("/docs", "/openapi.json", "/v1/jobs", "/jobs", "/healthz", "/static/dashboard.css")
@@ -69,4 +69,4 @@ def test_serve_prints_where_the_dashboard_is(tmp_path: Path) -> None:
             assert (page.status_code, "No jobs yet" in page.text) == (200, True)
         finally:
             child.terminate()
-            child.wait(timeout=30)
+            child.wait(timeout=SOON_S)

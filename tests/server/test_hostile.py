@@ -1,12 +1,10 @@
 """Hostile requests cause no failure, no large reply and no growth of memory.
 
-All requests are repeated once to see the memory grow; five times with `ANSORPY_NIGHT=1`
-(`make test-all`).
+`make test-all` repeats all requests to see the memory grow.
 """
 
 import gc
 import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,8 +23,8 @@ MAX_REPLY_BYTES = 40 * 520  # 40 tasks of 520 bytes
 MAX_BOMB = 10.0  # times `beside_s`, about 10 ms on a quiet machine; seen: 7.9 and less
 BOMB_TRIES = 25  # imports, collections and other processes delay some; a failing bomb takes all
 MAX_GROWTH_BYTES = 64 << 20
+REPEATS = 5
 LONG_BYTES = 2 * MAX_GROWTH_BYTES  # a body that would be seen in the memory
-REPEATS = 5 if os.environ.get("ANSORPY_NIGHT") else 1
 
 assert len(BODIES) >= 200
 assert len(BOMBS) >= 60
@@ -88,7 +86,7 @@ def sqlite_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service
     gc.unfreeze()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @ON_SQLITE
 def test_the_memory_of_the_service_does_not_grow(url: str) -> None:
     with process(url, ANSORPY_TUNE_RATE="1000000/minute") as live:

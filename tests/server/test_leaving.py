@@ -1,18 +1,19 @@
 """Clients that leave in the middle of a request or of its response: no traceback, one line each."""
 
-import os
 import socket
 import struct
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.upgrade import open_database
+from tests.night import night
 from tests.server.process import SOON_S, process, until
 from tests.server.service import MM, Service
 
-REQUESTS = 1000 if os.environ.get("ANSORPY_NIGHT") else 200
 LINE_BYTES = 400  # most of the log that a request may cost
 READ_BYTES = 1000  # bytes of a response that are read
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close by RST, not by FIN
@@ -42,10 +43,11 @@ def leave(place: tuple[str, int], sent: bytes, read_bytes: int, reset: bool) -> 
             made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
 
-def test_no_client_that_leaves_costs_a_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize("requests", night((200, 1000), [200]))
+def test_no_client_that_leaves_costs_a_traceback(tmp_path: Path, requests: int) -> None:
     url = f"sqlite:///{tmp_path}/leaving.db"
     rates = {f"ANSORPY_{kind}_RATE": "1000000/minute" for kind in ("READ", "TUNE")}
-    with process(url, ANSORPY_MAX_EVENT_STREAMS=str(REQUESTS), **rates) as live:
+    with process(url, ANSORPY_MAX_EVENT_STREAMS=str(requests), **rates) as live:
         job_id = str(live.post("/v1/jobs", json={"text": MM}).json()["id"])
         engine = open_database(url)
         with transaction(engine) as tx:
@@ -69,14 +71,14 @@ def test_no_client_that_leaves_costs_a_traceback(tmp_path: Path) -> None:
         kinds += [(sent, READ_BYTES, reset) for sent in whole for reset in (False, True)]
         before = len(live.logged())
         host, port = live.url.removeprefix("http://").split(":")
-        for sent, read_bytes, reset in islice(cycle(kinds), REQUESTS):
+        for sent, read_bytes, reset in islice(cycle(kinds), requests):
             leave((host, int(port)), sent, read_bytes, reset)
         until(lambda: not open_streams(live.get("/metrics").text))
         assert live.get("/v1/jobs").status_code == 200
         told = live.logged()[before:].decode()
         assert "Traceback" not in told, told[told.index("Traceback") :][:2000]
         assert "Error" not in told, told[told.index("Error") - 200 :][:2000]
-        assert len(told) < REQUESTS * LINE_BYTES
+        assert len(told) < requests * LINE_BYTES
 
 
 def open_streams(metrics: str) -> int:

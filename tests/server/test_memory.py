@@ -94,7 +94,7 @@ def tuned(live: Live, text: str, trials: int) -> tuple[Mapping[str, Any], int]:
     return job, max(most.values())
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.timeout(600)
 def test_the_memory_of_a_job_is_within_its_factor(tmp_path: Path) -> None:
     def relu(rows: int) -> str:

@@ -45,7 +45,7 @@ def test_an_interrupted_upload_leaves_nothing(url: str, tmp_path: Path) -> None:
         assert live.get(f"/v1/models/{digest}/file").content == content
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_kill_between_two_chunks_is_completed_by_the_next_upload(
     url: str, engine: Engine, tmp_path: Path
 ) -> None:

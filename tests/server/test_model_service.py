@@ -1,6 +1,6 @@
 """Jobs of models with a real worker, tuner process and measuring processes.
 
-A short form kills at two moments; `ANSORPY_NIGHT=1` (`make test-all`) kills at four.
+`make test-all` kills at four moments.
 """
 
 import os
@@ -28,8 +28,6 @@ from tests.server.service import Service
 from tests.server.test_service import ENDED, lease_owner, wait_for
 
 LIMIT_S = 400.0
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
-TRIALS = 48 if NIGHT else 16
 
 # Properties of a job whose tuner process is killed once it has them.
 STARTED, ANSWERED, BUNDLED, TRIED = (
@@ -38,9 +36,8 @@ STARTED, ANSWERED, BUNDLED, TRIED = (
     lambda job: bool(job["model"]["bundle"]),
     lambda job: bool(job["trials"]),
 )
-MOMENTS: tuple[Callable[[Any], bool], ...] = (
-    (STARTED, ANSWERED, BUNDLED, TRIED) if NIGHT else (ANSWERED, TRIED)
-)
+MOMENTS: tuple[Callable[[Any], bool], ...] = (STARTED, ANSWERED, BUNDLED, TRIED)
+TRIALS = 48
 
 
 def until(running: Service, job_id: str, holds: Callable[[Any], bool]) -> Any:
@@ -63,7 +60,7 @@ def tuner_of(settings: ServiceSettings, job_id: str) -> int:
     return tuner
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_model_job_survives_kills_at_any_time(tmp_path: Path) -> None:
     settings = ServiceSettings(data_dir=tmp_path, poll_s=0.05, max_attempts=1000)
     with TestClient(create_app(settings), base_url="http://localhost") as client:

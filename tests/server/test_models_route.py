@@ -1,11 +1,10 @@
 """/v1/models: PUT, list, read, download, delete; refusals before and after the body.
 
-A short form sends some hostile models to the service; with `ANSORPY_NIGHT=1` (`make test-all`) all
-of them. `tests.importers.test_limits` refuses all of them, in the process of the test.
+`make test` sends some hostile models to the service, `make test-all` all of them;
+`tests.importers.test_limits` refuses all of them, in the process of the test.
 """
 
 import hashlib
-import os
 import re
 import socket
 import threading
@@ -22,6 +21,7 @@ from ansorpy.measure.sandbox.isolation import isolation_for
 from ansorpy.server.http.openapi_examples import DIGEST
 from ansorpy.server.service import model_reader
 from tests.importers.hostile import CASES, VALID, node, of
+from tests.night import night
 from tests.server.process import SOON_S, process
 from tests.server.service import Service, service
 
@@ -31,7 +31,6 @@ QUICK = (
     "random bytes", "deep message", "nested branches", "extents that wrap", "path upwards", "link",
     "pipe", "huge range", "endless loop", "billion laughs", "name of code", "unknown operator",
 )  # fmt: skip
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 
 
 @pytest.fixture
@@ -155,7 +154,7 @@ def test_a_job_of_a_model_that_is_known_not_to_compile_is_refused(running: Servi
         assert (reply.status_code, reply.json()["detail"]) == (422, unknown["refusal"])
 
 
-@pytest.mark.parametrize("name", CASES if NIGHT else QUICK)
+@pytest.mark.parametrize("name", night(CASES, QUICK))
 def test_a_hostile_model_is_refused_without_harm(
     running: Service, tmp_path: Path, name: str
 ) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from ansorpy.server.cli import app
 from ansorpy.tuner.options.plugins import MEASURERS, SEARCHES, SPACES
 from ansorpy.tuner.rule_sets.sets import registered
+from tests.night import night
 from tests.server.databases import ON_SQLITE
 from tests.server.service import MM, Service, service
 from tests.server.test_rule_files import ran
@@ -151,10 +152,11 @@ RAISING = (
 
 
 @ON_SQLITE
+@pytest.mark.parametrize("most", night((1, len(RAISING)), [1]))
 def test_a_part_that_raises_or_hangs_fails_its_job_and_no_other(
-    running: Service, engine: Engine, install: Install, tmp_path: Path
+    running: Service, engine: Engine, install: Install, tmp_path: Path, most: int
 ) -> None:
-    for number, (group, code, why) in enumerate(RAISING):
+    for number, (group, code, why) in enumerate(RAISING[-most:]):
         name = f"raising_{number}_{group.option}"
         install(name, f"[{group.points}]\nbad{number} = {name}:Mine\n", code)
         job = ran(running, engine, tmp_path, **{group.option: f"bad{number}"}, budget={"trials": 2})

@@ -51,7 +51,7 @@ def lease_owner(settings: ServiceSettings, job_id: str) -> str:
     return owner
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path: Path) -> None:
     settings = ServiceSettings(data_dir=tmp_path, poll_s=0.05)
     killed: set[int] = set()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.process import Live, process, until
+from tests.server.process import SOON_S, Live, process, until
 
 WORKERS = 3
 LONG = 4096  # trials of a job that does not end by itself while the test runs
@@ -27,7 +27,7 @@ def worker(url: str, folder: Path) -> Iterator[None]:
         yield
     finally:
         child.terminate()
-        child.wait(timeout=30)
+        child.wait(timeout=SOON_S)
 
 
 def submitted(service: Live, rows: int, trials: int) -> str:
@@ -46,7 +46,7 @@ def workers(service: Live) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_three_workers_lease_jobs_of_one_service(tmp_path: Path) -> None:
     """A user sees three leases at once; each job is done once, and the jobs that waited follow."""
     url = f"sqlite:///{tmp_path / 'ansorpy.db'}"

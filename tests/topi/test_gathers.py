@@ -178,7 +178,7 @@ def test_a_dot_product_of_gathered_rows_is_no_instruction() -> None:
     assert str(why) == "no: C gathers: vpdpbusd needs operands at known distances"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("few_candidates")
 def test_a_tuned_gather_is_raced_and_its_files_test_themselves(tmp_path: Path) -> None:
     table, ids = te.placeholder((301, 65), "table"), te.placeholder((3, 17), "ids", "int32")

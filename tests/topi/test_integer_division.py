@@ -5,6 +5,7 @@ import pytest
 
 from ansorpy import te, topi
 from ansorpy.oracle.reference import evaluate
+from tests.night import NIGHT
 from tests.topi.running import on_every_back_end
 
 INT8 = np.arange(-128, 128, dtype=np.int8)
@@ -27,9 +28,13 @@ def exact(a: int, b: int, dtype: str) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
-def test_every_divisor_divides(dtype: str) -> None:
-    values = INT8 if dtype == "int8" else edges(dtype)
+@pytest.mark.parametrize(
+    "values",
+    [edges("int32"), *(pytest.param(one, marks=NIGHT) for one in (edges("int64"), INT8))],
+    ids=lambda values: f"{values.dtype}-{len(values)}",
+)
+def test_every_divisor_divides(values: np.ndarray) -> None:
+    dtype = str(values.dtype)
     a, b = (np.ascontiguousarray(one.ravel()) for one in np.meshgrid(values, values))
     x, y = te.placeholder(a.shape, "X", dtype), te.placeholder(a.shape, "Y", dtype)
     results = [operator(x, y, name=f"R{n}") for n, operator in enumerate(OPERATORS)]

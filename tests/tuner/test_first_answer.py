@@ -174,6 +174,7 @@ def test_without_a_library_a_race_decides(tmp_path: Path) -> None:
     assert last.results[0].kernel is not None  # type: ignore[union-attr]
 
 
+@pytest.mark.usefixtures("few_candidates")
 def test_a_dag_with_edges_and_functions_has_a_first_answer(tmp_path: Path) -> None:
     result = ansorpy.tune(workloads.softmax(17, 33), trials=0, store=MemoryStore(), out=tmp_path)
     x = np.random.default_rng(0).normal(size=(17, 33)).astype(np.float32)

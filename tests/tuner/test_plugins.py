@@ -90,7 +90,7 @@ def install_example(install: Install) -> None:
 
 
 def request(**options: Any) -> Request:
-    return Request(parse(MM), Target(cores=2), **{"trials": 24, **options})
+    return Request(parse(MM), Target(cores=2), **{"trials": 16, **options})
 
 
 def events(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.model import Batch, Sample, Scores
 from ansorpy.frontends.tc.text import parse
 from ansorpy.population import enumerate_all
@@ -14,7 +13,6 @@ from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.topi.workloads import matmul
-from ansorpy.tuner.race import contestant
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.task import Task, rules_name
 from ansorpy.tuner.tune import play
@@ -40,12 +38,6 @@ def task() -> Task:
     found = Task.of(matmul(48, 48, 48), TARGET, rules_name("cpu", CPU))
     found.explore(find_rules("cpu"))
     return found
-
-
-def untuned_kernel(open_task: Task) -> Kernel:
-    found = contestant.untuned(open_task)
-    assert isinstance(found, contestant.Contestant)
-    return found.kernel
 
 
 def test_candidates_held_by_a_round_are_measured_first_in_the_next() -> None:

@@ -35,7 +35,7 @@ def keys(value: Any) -> Iterator[str]:
             yield from keys(part)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_section_runs_without_a_card_and_has_no_figure(tmp_path: Path) -> None:
     assert main([str(tmp_path), "--emulated"]) == 0
     summary = json.loads((tmp_path / "harness.json").read_text())

@@ -1,10 +1,9 @@
 """The sweep of operators against two oracles.
 
-A short form compares a case of half of the operators; `ANSORPY_NIGHT=1` (`make test-all`) takes 10
-minutes, with a seed of the day, which the summary tells.
+`make test` compares a case of half of the operators; `make test-all` also takes 10 minutes, with a
+seed of the day, which the summary tells.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,15 +19,15 @@ from benchmarks.models import sweep as command
 from benchmarks.models.sweep import NO_TEXT, REFUSED, UNKNOWN, Sweep, compared, judgments, main
 from benchmarks.models.sweep_cases import SweepCase, case_of
 from benchmarks.models.sweep_operators import OPERATORS
+from tests.night import night
 
-NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 
-
-def test_we_agree_with_the_oracles() -> None:
-    seed = int(time.time() // 86_400) if NIGHT else 11
+@pytest.mark.parametrize("whole", night((False, True), [False]))
+def test_we_agree_with_the_oracles(whole: bool) -> None:
+    seed = int(time.time() // 86_400) if whole else 11
     names = [str(one) for one in np.random.default_rng(seed).permutation(list(OPERATORS))]
-    sweep = Sweep(seed, kernels=0.02 if NIGHT else 0.0, names=names)
-    sweep.run(600.0 if NIGHT else 60.0, most=1 << 30 if NIGHT else 60)
+    sweep = Sweep(seed, kernels=0.02 if whole else 0.0, names=names)
+    sweep.run(600.0, most=1 << 30 if whole else 60)
     total, counts = sweep.counts.total(), sweep.counts
     assert total >= 20
     assert counts["agreed"] > 0.5 * total

@@ -16,6 +16,7 @@ from benchmarks.suite.environments import FOLDER, ROOT, pythons, settings_of
 from benchmarks.suite.peers.check import FAILED
 from benchmarks.suite.peers.tvm_peer import UNTUNED
 from benchmarks.suite.small import FORMS
+from tests.night import night
 
 ENVIRONMENTS = pythons(Path(os.environ.get("ANSORPY_PEERS", FOLDER)))
 NOT_OFFERED = {
@@ -37,7 +38,7 @@ def found(one: Contestant, python: Path) -> dict[str, float | str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", night(PEERS, {*PEERS} - {"torch_compile", "halide"}))  # minutes
 def test_a_peer_computes_every_form_that_it_offers(name: str) -> None:
     one = CONTESTANTS[name]
     if one.name == "numpy":
@@ -46,8 +47,6 @@ def test_a_peer_computes_every_form_that_it_offers(name: str) -> None:
         python = ENVIRONMENTS[one.environment]
     else:
         pytest.skip(f"no environment {one.environment}: make bench-peers")
-    if name in ("torch_compile", "halide") and "ANSORPY_NIGHT" not in os.environ:
-        pytest.skip("compiles for minutes: with ANSORPY_NIGHT=1")
     answers = found(one, python)
     assert set(answers) == set(FORMS)
     failed = [why for why in answers.values() if isinstance(why, str) and FAILED in why]

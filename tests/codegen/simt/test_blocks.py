@@ -25,11 +25,10 @@ from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads as w
-from tests.codegen.simt.test_library import NIGHT
+from tests.night import night
 
 EMULATOR: Final = "ansorpy.codegen.simt.emulator"
 GPU: Final = cuda_target("sm_90")
-DRAWN: Final = 12 if NIGHT else 1  # candidates of each operator
 SAME: Final = w.Window(padding=1)
 OPERATORS: Final[dict[str, Callable[[], Dag]]] = {
     "matmul": lambda: w.matmul(64, 96, 32),
@@ -73,12 +72,13 @@ def scratch(program: Program, scope: Scope) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_a_tiled_operator_is_right(name: str) -> None:
+@pytest.mark.parametrize("drawn", night((1, 12), [1]))
+def test_a_tiled_operator_is_right(name: str, drawn: int) -> None:
     dag = OPERATORS[name]()
     emulator = backend(EMULATOR)
     cases = make_cases(dag, 0)
     plan = tiled_plan(dag)
-    for row in sample(plan, DRAWN, np.random.default_rng(0)):
+    for row in sample(plan, drawn, np.random.default_rng(0)):
         program = bind(plan, row, GPU)
         loaded = emulator.load(emulator.build(program, GPU))
         failed = verify(loaded, program.buffers, cases, constants(dag))

@@ -1,11 +1,9 @@
 """Every operator by name, by the rules for CUDA: right under emulation, or refused in one sentence.
 
-A candidate is run for every case of a trial, in both orders of threads and blocks. Each run draws
-one candidate of an operator; `ANSORPY_NIGHT=1` (`make test-all`) draws 8 of the operators at small
-and odd sizes.
+A candidate is run for every case of a trial, in both orders of threads and blocks. `make test`
+draws one candidate of an operator, `make test-all` 8 of the operators at small and odd sizes.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -29,10 +27,11 @@ from ansorpy.te.dag import Dag
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.codegen.simt.test_library import LIBRARY as SENTENCE
 from tests.codegen.simt.test_library import written
+from tests.night import night
 from tests.topi.test_operators import CASES
 
 GPU: Final = cuda_target("sm_90")
-DRAWN: Final = 8 if os.environ.get("ANSORPY_NIGHT") else 1  # candidates of each operator
+DRAWN: Final = night((1, 8), [1])  # candidates of each operator
 OPERATORS: Final = (
     "matmul", "matmul_f64", "matmul_int8", "matmul_relu", "matmul_bias_gelu", "dense",
     "batch_matmul", "transpose_batch_matmul", "attention", "conv1d", "conv2d", "conv2d_strided",
@@ -117,16 +116,18 @@ def test_the_operators_are_those_of_the_library() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_an_operator_is_right_for_cuda(name: str) -> None:
-    right, refusals = check(SUITE_SMALL[name](), DRAWN)
-    assert right == DRAWN
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_an_operator_is_right_for_cuda(name: str, drawn: int) -> None:
+    right, refusals = check(SUITE_SMALL[name](), drawn)
+    assert right == drawn
     assert all(map(ONE_ELEMENT.search, refusals))
 
 
 @pytest.mark.parametrize("name", ADDED)
-def test_an_operator_of_models_is_right_for_cuda(name: str) -> None:
-    right, refusals = check(case_of(name), DRAWN)
-    assert right == DRAWN
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_an_operator_of_models_is_right_for_cuda(name: str, drawn: int) -> None:
+    right, refusals = check(case_of(name), drawn)
+    assert right == drawn
     assert all(map(ONE_ELEMENT.search, refusals))
 
 

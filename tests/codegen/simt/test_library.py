@@ -2,11 +2,10 @@
 
 Each is run thread by thread on this machine: every case of a trial, both orders of threads and
 blocks, against the float64 reference; and one case with a log: no races, no access outside of a
-buffer, unless a block makes more accesses than a log holds. A short form; `ANSORPY_NIGHT=1`
-(`make test-all`) draws more of each.
+buffer, unless a block makes more accesses than a log holds. `make test-all` draws
+more of each.
 """
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -34,12 +33,10 @@ from ansorpy.topi import workloads
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.fuzz.pairs import draw, interpreted
 from tests.fuzz.suite_dags import suite_dag
+from tests.night import night
 from tests.topi.test_operators import CASES
 
-NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
-DRAWN: Final = 24 if NIGHT else 1  # candidates of each operator
-ODD: Final = 400 if NIGHT else 8  # operators of the suite at odd sizes
-EVERY: Final = 1 if NIGHT else 5  # one operator of the library in so many
+DRAWN: Final = night((1, 24), [1])  # candidates of each operator
 WHOLE: Final[Mapping[str, Callable[[], Dag]]] = {  # rows that several warps share
     "argmax": lambda: workloads.argmax(2, 512),
     "attention": lambda: workloads.attention(32, 64, 32),
@@ -128,23 +125,25 @@ def check_text(code: SimtCode, target: Target) -> None:
 
 
 @pytest.mark.parametrize("name", SUITE_SMALL)
-def test_an_operator_of_the_suite_is_right(name: str) -> None:
-    for seed in range(DRAWN):
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_an_operator_of_the_suite_is_right(name: str, drawn: int) -> None:
+    for seed in range(drawn):
         check(SUITE_SMALL[name](), seed)
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_an_operator_of_whole_warps_is_right(name: str) -> None:
-    for seed in range(2 * DRAWN):
-        check(WHOLE[name](), seed, emulated_only=seed >= DRAWN)
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_an_operator_of_whole_warps_is_right(name: str, drawn: int) -> None:
+    for seed in range(2 * drawn):
+        check(WHOLE[name](), seed, emulated_only=seed >= drawn)
 
 
-@pytest.mark.parametrize("seed", range(ODD))
+@pytest.mark.parametrize("seed", night(range(400), range(4)))
 def test_an_operator_at_odd_sizes_is_right(seed: int) -> None:
     check(suite_dag(seed, np.random.default_rng(seed)), seed)
 
 
-@pytest.mark.parametrize("name", list(CASES)[::EVERY])
+@pytest.mark.parametrize("name", night(CASES, list(CASES)[::10]))
 def test_an_operator_of_the_library_is_right(name: str) -> None:
     made, tensors, _ = CASES[name](np.random.default_rng([0, *name.encode()]))
     outputs = [made] if isinstance(made, te.Tensor) else list(made)

@@ -1,13 +1,14 @@
 """Products on matrix instructions, of bfloat16 and tf32: right at whole and odd sizes.
 
 Every pair of a row and sizes has one of the two dtypes, and every log one order of the threads;
-`ANSORPY_NIGHT=1` (`make test-all`) has all of them.
+`make test-all` has all of them.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from itertools import product as pairs
 from typing import Any, Final
 
 import numpy as np
@@ -46,9 +47,9 @@ from ansorpy.topi import activation
 from ansorpy.topi.workloads import Window, conv2d, conv2d_bias_relu, conv2d_nhwc
 from tests.codegen.simt.emulator.fragments import bf16
 from tests.codegen.simt.test_blocks import EMULATOR, GPU, row_of, tiled_plan
-from tests.codegen.simt.test_library import NIGHT
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.codegen.simt.test_source import results
+from tests.night import night
 
 Array = np.ndarray[Any, Any]
 FUNCTIONS: Final = [one.function for one in PRODUCTS]
@@ -59,7 +60,7 @@ ROWS: Final[dict[str, dict[str, int]]] = {
     "rows inside": {"i_2": 16, "i_3": 2, "j_2": 4, "j_3": 2, "k_1": 32},
 }
 DTYPES: Final = [one.dtype for one in PRODUCTS]
-ORDERS: Final = ((False, True),) * 2 if NIGHT else ((False,), (True,))  # threads backwards
+ORDERS: Final = (False, True)  # threads backwards
 SIZES: Final = [(64, 48, 64), (70, 61, 37), (33, 40, 16)]
 
 
@@ -106,13 +107,16 @@ def right(dag: Dag, program: Program) -> bool:
 
 @pytest.mark.parametrize(
     ("name", "sizes", "dtype"),
-    [
-        (name, sizes, dtype)
-        for i, name in enumerate(ROWS)
-        for j, sizes in enumerate(SIZES)
-        for k, dtype in enumerate(DTYPES)
-        if NIGHT or (i + j + k) % 2
-    ],
+    night(
+        pairs(ROWS, SIZES, DTYPES),
+        {
+            (name, sizes, dtype)
+            for i, name in enumerate(ROWS)
+            for j, sizes in enumerate(SIZES)
+            for k, dtype in enumerate(DTYPES)
+            if (i + j + k) % 2
+        },
+    ),
     ids=str,
 )
 def test_a_product_is_right(name: str, sizes: tuple[int, int, int], dtype: str) -> None:
@@ -174,28 +178,27 @@ def test_other_products_are_scalar_code(dtype: str, sizes: dict[str, int]) -> No
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    ("sizes", "orders"), [*zip(SIZES[:2], ORDERS, strict=True)], ids=["whole", "odd"]
+    ("sizes", "backwards"),
+    night(pairs(SIZES[:2], ORDERS), [*zip(SIZES[:2], ORDERS, strict=True)]),
+    ids=str,
 )
 def test_a_product_has_no_race_and_loads_in_the_fewest_waves(
-    sizes: tuple[int, int, int], orders: tuple[bool, ...], dtype: str
+    sizes: tuple[int, int, int], backwards: bool, dtype: str
 ) -> None:
     program = bound(product(*sizes, dtype), i_1=2, i_2=16, j_1=4, j_2=4, j_3=2, k_1=32)
     arrays = [
         np.zeros(one.extents, "u2" if one.dtype == "bfloat16" else "f4") for one in program.buffers
     ]
-    for backwards in orders:
-        log = LoggedKernel(simt_code(program, GPU)).log(
-            [one.ctypes.data for one in arrays], backwards
-        )
-        assert log.races == ()
-        loads = [
-            row
-            for row in log.launches[0].traffic
-            if row.access.space == "shared" and not row.access.store
-        ]
-        assert loads
-        for row in loads:
-            assert row.cost == row.least
+    log = LoggedKernel(simt_code(program, GPU)).log([one.ctypes.data for one in arrays], backwards)
+    assert log.races == ()
+    loads = [
+        row
+        for row in log.launches[0].traffic
+        if row.access.space == "shared" and not row.access.store
+    ]
+    assert loads
+    for row in loads:
+        assert row.cost == row.least
 
 
 def test_the_plain_form_has_scalar_products() -> None:
@@ -256,8 +259,9 @@ def mutants(code: SimtCode) -> Iterator[SimtCode]:
         yield SimtCode((head,), code.launches, code.buffers)
 
 
-@pytest.mark.parametrize("turned", ["", "AB"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "turned"), night(pairs(DTYPES, ["", "AB"]), [*zip(DTYPES, ["", "AB"], strict=True)])
+)
 def test_every_swapped_fragment_is_caught(dtype: str, turned: str) -> None:
     program = bound(product(32, 32, 48, dtype, turned), **SMALL)
     code = simt_code(program, GPU)
@@ -385,9 +389,12 @@ def test_a_block_of_256_by_64_by_16_is_bound_by_the_tensor_cores(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [512, 1023])
-def test_random_rows_of_a_product_often_fit_the_matrix_instruction(n: int, dtype: str) -> None:
+@pytest.mark.parametrize("drawn", night((16, 40), [16]))
+def test_random_rows_of_a_product_often_fit_the_matrix_instruction(
+    n: int, dtype: str, drawn: int
+) -> None:
     plan = plan_of(product(n, n, n, dtype))
-    rows = sample(plan, 40 if NIGHT else 16, np.random.default_rng(0))
+    rows = sample(plan, drawn, np.random.default_rng(0))
     fitting = [row for row in rows if products(bind(plan, row, GPU))]
     assert len(fitting) >= len(rows) / 4
     assert len({tuple(row) for row in fitting}) >= len(rows) / 5
@@ -408,9 +415,11 @@ def test_a_product_of_padded_rows_is_right(sizes: tuple[int, int, int], dtype: s
     assert right(product(*sizes, dtype), program)
 
 
-@pytest.mark.parametrize(("dtype", "orders"), [*zip(DTYPES, ORDERS, strict=True)], ids=DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "backwards"), night(pairs(DTYPES, ORDERS), [*zip(DTYPES, ORDERS, strict=True)])
+)
 def test_rows_of_any_length_are_copied_16_bytes_at_once_with_one_barrier_per_step(
-    dtype: str, orders: tuple[bool, ...]
+    dtype: str, backwards: bool
 ) -> None:
     n, m, k = 70, 69, 77
     program = bound(product(n, m, k, dtype), i_1=2, i_2=16, j_1=4, j_2=4, j_3=2, k_1=32)
@@ -420,14 +429,11 @@ def test_rows_of_any_length_are_copied_16_bytes_at_once_with_one_barrier_per_ste
     arrays = [
         np.zeros(one.extents, {2: "u2", 4: "f4"}[SIZE_BYTES[one.dtype]]) for one in program.buffers
     ]
-    for backwards in orders:
-        log = LoggedKernel(simt_code(program, GPU)).log(
-            [one.ctypes.data for one in arrays], backwards
-        )
-        assert log.races == ()
-        launch = log.launches[-1]
-        steps = k // 32 + 2  # the tail of the reduction has copies and a product of its own
-        assert sum(wait.times for wait in launch.waits) == launch.blocks * steps
+    log = LoggedKernel(simt_code(program, GPU)).log([one.ctypes.data for one in arrays], backwards)
+    assert log.races == ()
+    launch = log.launches[-1]
+    steps = k // 32 + 2  # the tail of the reduction has copies and a product of its own
+    assert sum(wait.times for wait in launch.waits) == launch.blocks * steps
 
 
 def test_a_copy_of_bfloat16_rounds_nothing() -> None:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pytest
@@ -10,9 +9,7 @@ import pytest
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.codegen.simt.mutants import CAUGHT, Subject, peaks, sampled, share, subject
 from tests.codegen.simt.mutations import KINDS, changing, mutations
-from tests.codegen.simt.test_library import NIGHT
-
-EACH: Final = 12 if NIGHT else 2  # mutants of each kind
+from tests.night import night
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +22,11 @@ def rows() -> Subject:
 
 
 @pytest.mark.slow
-def test_mutants_are_caught(rows: Subject) -> None:
+@pytest.mark.parametrize("each", night((2, 12), [2]))
+def test_mutants_are_caught(rows: Subject, each: int) -> None:
     rng = np.random.default_rng(0)
     found: Counter[tuple[str, str]] = Counter()
-    found.update((one.kind, rows.verdict(one)) for one in sampled(rows.code, EACH, rng))
+    found.update((one.kind, rows.verdict(one)) for one in sampled(rows.code, each, rng))
     assert sum(n for (_, verdict), n in found.items() if verdict in CAUGHT) > 2
     assert share(found) >= 0.98, found
 

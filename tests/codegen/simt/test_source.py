@@ -1,11 +1,10 @@
 """numba.cuda source of kernels: run thread by thread over the operators of the library.
 
-A short form draws one candidate of each operator and dtype, dtypes by turns with threads in order
-and backwards; `ANSORPY_NIGHT=1` (`make test-all`) draws more of each.
+`make test` draws one candidate of each operator and dtype, dtypes by turns with threads in order
+and backwards; `make test-all` draws more of each.
 """
 
 import ast
-import os
 import re
 from dataclasses import replace
 from typing import Any, Final
@@ -33,10 +32,10 @@ from tests.codegen.simt.source_executor import FLAT, Array, Executor
 from tests.codegen.simt.test_library import LIBRARY, WHOLE, gpu
 from tests.conftest import Golden
 from tests.fuzz.pairs import draw
+from tests.night import night
 from tests.topi.test_operators import CASES
 
-NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
-DRAWN: Final = 8 if NIGHT else 1  # candidates of each operator
+SEEDS: Final = night(range(8), [0])
 
 
 def flat(array: Array, dtype: str) -> Array:
@@ -88,9 +87,9 @@ def check(dag: Dag, seed: int) -> bool:
 
 
 @pytest.mark.parametrize("name", SUITE_SMALL)
-def test_operators_of_the_suite_run_as_source(name: str) -> None:
-    for seed in range(DRAWN):
-        check(SUITE_SMALL[name](), 10 * seed + len(name))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_operators_of_the_suite_run_as_source(name: str, seed: int) -> None:
+    check(SUITE_SMALL[name](), 10 * seed + len(name))
 
 
 def test_the_bound_of_a_loop_may_be_a_quotient() -> None:
@@ -99,12 +98,12 @@ def test_the_bound_of_a_loop_may_be_a_quotient() -> None:
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_operators_of_whole_warps_run_as_source(name: str) -> None:
-    for seed in range(DRAWN):
-        check(WHOLE[name](), seed)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_operators_of_whole_warps_run_as_source(name: str, seed: int) -> None:
+    check(WHOLE[name](), seed)
 
 
-@pytest.mark.parametrize("name", list(CASES)[:: 1 if NIGHT else 4])
+@pytest.mark.parametrize("name", night(CASES, list(CASES)[::8]))
 def test_operators_of_the_library_run_as_source(name: str) -> None:
     made, tensors, _ = CASES[name](np.random.default_rng([0, *name.encode()]))
     outputs = [made] if isinstance(made, te.Tensor) else list(made)
@@ -133,9 +132,10 @@ def _cast_of(x: te.Tensor, dtype: str) -> Any:
 
 
 @pytest.mark.parametrize("dtype", list(SIZE_BYTES))
-def test_every_dtype_runs_as_source(dtype: str) -> None:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_dtype_runs_as_source(dtype: str, seed: int) -> None:
     turn = list(SIZE_BYTES).index(dtype) % 2
-    assert all(check(dag_of(dtype), turn + seed) for seed in range(DRAWN))
+    assert check(dag_of(dtype), turn + seed)
 
 
 @pytest.mark.parametrize("name", ["attention", "conv2d", "layer_norm", "matmul", "softmax"])

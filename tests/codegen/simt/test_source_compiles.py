@@ -19,8 +19,9 @@ from ansorpy.target import cuda_target
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.codegen.simt.test_library import LIBRARY, gpu
 from tests.codegen.simt.test_report import needs_ptxas
-from tests.codegen.simt.test_source import NIGHT, dag_of, sourced
+from tests.codegen.simt.test_source import dag_of, sourced
 from tests.fuzz.pairs import draw
+from tests.night import night
 
 PINNED: Final = "0.30.4"
 needs_numba_cuda = pytest.mark.skipif(
@@ -58,7 +59,7 @@ def compiled(module: ModuleType, program: Program, arch: str) -> list[str]:
 @pytest.mark.cuda
 @needs_numba_cuda
 @needs_ptxas
-@pytest.mark.parametrize("name", list(SUITE_SMALL)[:: 1 if NIGHT else 3])
+@pytest.mark.parametrize("name", night(SUITE_SMALL, list(SUITE_SMALL)[::3]))
 def test_an_operator_compiles_for_every_preset(name: str, tmp_path: Path) -> None:
     target = cuda_target("sm_90")
     program, _, _ = draw(SUITE_SMALL[name](), target, np.random.default_rng(len(name)))

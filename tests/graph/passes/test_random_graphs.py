@@ -1,24 +1,21 @@
 """Every pass on random graphs: exact passes keep every bit, other passes the value in float64.
 
-20 graphs of each; `ANSORPY_NIGHT=1` (`make test-all`) has twice as many.
+20 graphs of each; `make test-all` has twice as many.
 """
-
-import os
-from typing import Final
 
 import pytest
 
 from ansorpy.graph.passes import PASSES, simplify
 from tests.graph.passes.common import assert_same_bits, assert_within
 from tests.graph.random_graph import random_graph
+from tests.night import night
 
-COUNT: Final = 40 if os.environ.get("ANSORPY_NIGHT") else 20  # graphs
 # Share of the largest element: roundings are 2^-53 in float64; a chain of a dozen nodes with
 # exponents and divisions makes them at most 2^20 times as large, and a wrong formula shows.
 BOUND = 2.0**-33
 
 
-@pytest.mark.parametrize("seed", range(COUNT))
+@pytest.mark.parametrize("seed", night(range(40), range(20)))
 def test_exact_passes_keep_every_bit(seed: int) -> None:
     graph = random_graph(seed)
     for one in PASSES:
@@ -31,7 +28,7 @@ def test_exact_passes_keep_every_bit(seed: int) -> None:
     assert_same_bits(graph, simplified.graph, seed)
 
 
-@pytest.mark.parametrize("seed", range(100, 100 + COUNT))
+@pytest.mark.parametrize("seed", night(range(100, 140), range(100, 120)))
 def test_all_passes_keep_the_values(seed: int) -> None:
     graph = random_graph(seed, dtype="float64")
     simplified = simplify(graph)

@@ -1,12 +1,10 @@
 """Every pass keeps the meaning of the program: the interpreter before and after agrees.
 
-A short form; `ANSORPY_NIGHT=1` (`make test-all`) draws more programs of each kind.
+`make test-all` draws more programs of each kind.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pytest
@@ -36,18 +34,14 @@ from ansorpy.topi.workloads import (
     matmul_relu,
     transpose_batch_matmul,
 )
+from tests.night import night
 from tests.random_dag import DagLimits, random_dag
 from tests.rules.test_tensorize import matmul
 
 LIMITS = DagLimits(computes=3, extent=12, points=4_000, rank=3)
-NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
-SEEDS: Final = range(60 if NIGHT else 30)
-TILED_SEEDS: Final = range(3 if NIGHT else 1)
-MATRIX_SEEDS: Final = range(12 if NIGHT else 6)
-GPU_SEEDS: Final = range(20 if NIGHT else 12)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", night(range(60), range(30)))
 def test_every_pass_keeps_the_meaning(seed: int) -> None:
     rng = np.random.default_rng(seed)
     dag = random_dag(rng, LIMITS)
@@ -59,7 +53,7 @@ def test_every_pass_keeps_the_meaning(seed: int) -> None:
     _keep_the_meaning(dag, every[int(rng.integers(len(every)))], target, rng, seed)
 
 
-@pytest.mark.parametrize("seed", MATRIX_SEEDS)
+@pytest.mark.parametrize("seed", night(range(12), range(6)))
 def test_every_pass_keeps_the_meaning_of_products_on_matrices(seed: int) -> None:
     rng = np.random.default_rng(seed)
     target = Target(cores=2, features=("amx-int8", "amx-tile", "avx512f", "avx512vnni"))
@@ -86,13 +80,13 @@ TILED = {
 
 
 @pytest.mark.parametrize("name", TILED)
-@pytest.mark.parametrize("seed", TILED_SEEDS)
+@pytest.mark.parametrize("seed", night(range(3), range(1)))
 def test_every_pass_for_a_gpu_keeps_the_meaning_of_tiled_operators(name: str, seed: int) -> None:
     rng = np.random.default_rng([seed, len(name)])
     _on_a_gpu(TILED[name], rng, seed)
 
 
-@pytest.mark.parametrize("seed", GPU_SEEDS)
+@pytest.mark.parametrize("seed", night(range(20), range(12)))
 def test_every_pass_for_a_gpu_keeps_the_meaning(seed: int) -> None:
     rng = np.random.default_rng(seed)
     _on_a_gpu(random_dag(rng, LIMITS), rng, seed)

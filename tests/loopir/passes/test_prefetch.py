@@ -1,14 +1,13 @@
 """The lines prefetched while a block is used are exactly the lines of the next block.
 
-Every pair of passes and vectors has one form and order of the blocks; `ANSORPY_NIGHT=1` (`make
-test-all`) has all of them.
+Every pair of passes and vectors has one form and order of the blocks; `make test-all` has
+all of them.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from math import prod
-from typing import Final
 
 import pytest
 
@@ -19,9 +18,12 @@ from ansorpy.loopir.passes.prefetch import prefetch
 from ansorpy.loopir.rewrite import map_stmt, nest, seq, substitute_stmt, walk_stmt
 from ansorpy.target import Target
 from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
+from tests.night import night
 
-NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
 STEPS = 5
+PASSES = [(1,), (2,), (3,), (4,), (7,), (2, 2)]
+VECTORS = (1, 2, 3, 4)
+BLOCKS = [(4,), (3, 2), (2, 3)]
 TARGET = Target(l3_bytes=64)
 
 
@@ -80,14 +82,14 @@ def number(expr: Expr) -> int:
 
 @pytest.mark.parametrize(
     ("passes", "vectors", "blocks", "swapped"),
-    [
-        (passes, vectors, blocks, swapped)
-        for i, passes in enumerate([(1,), (2,), (3,), (4,), (7,), (2, 2)])
-        for vectors in (1, 2, 3, 4)
-        for j, blocks in enumerate([(4,), (3, 2), (2, 3)])
-        for swapped in (False, True)
-        if NIGHT or ((i + vectors) % 3 == j and (i + vectors // 2) % 2 == swapped)
-    ],
+    night(
+        product(PASSES, VECTORS, BLOCKS, (False, True)),
+        {
+            (passes, vectors, BLOCKS[(i + vectors) % 3], bool((i + vectors // 2) % 2))
+            for i, passes in enumerate(PASSES)
+            for vectors in VECTORS
+        },
+    ),
 )
 def test_the_next_block_is_prefetched_during_the_current_one(
     passes: tuple[int, ...], vectors: int, blocks: tuple[int, ...], swapped: bool

@@ -27,6 +27,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.tuner.options.tune_options import TuneOptions, later_options
 from ansorpy.tuner.race.ranking import NAIVE, rank
+from tests.night import night
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
 
@@ -43,7 +44,7 @@ def tuned(dag: Dag, out: Path, store: MemoryStore | None = None, **options: Any)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("libraries")
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", night([1, 2], [1]))
 def test_onnx_runtime_is_timed_in_the_race_and_told(tmp_path: Path, cores: int) -> None:
     store = MemoryStore()
     task = tuned(workloads.softmax(16, 64), tmp_path, store, cores=cores)
