@@ -244,7 +244,7 @@ LINES = {
     "ansorpy/state": 1_700,
     "ansorpy/te": 2_450,
     "ansorpy/topi": 3_900,
-    "ansorpy/tuner": 9_300,
+    "ansorpy/tuner": 9_410,
     "ansorpy": 2_500,
     "rules": 1_950,
     "server": 16_650,

@@ -38,7 +38,8 @@ def estimate_keys(task: Task) -> tuple[str, ...]:
     """Return the keys of estimates for the GPU of a task and for the preset of its kind."""
     preset = PRESETS.get(task.target.cpu)
     targets = [task.target, *([] if preset is None else [gpu_target(task.target.cpu, preset)])]
-    keys = (task_key(task.workload, one, task.cold_bytes, estimated=True) for one in targets)
+    own = task.identity
+    keys = (task_key(own.workload, one, own.cold_bytes, estimated=True) for one in targets)
     return tuple(dict.fromkeys(keys))
 
 
@@ -59,10 +60,10 @@ def start(
     """
     task.load_records(records, late)
     reasons = seed(task, records, trials, estimates)
-    if not task.costs_s:
+    if not task.history.costs_s:
         reasons = (*reasons, *_hold(task, elsewhere, trials, moved=True))[:NOTES]
-    if task.held or reasons:
-        yield Seeded(task.name, len(task.held), reasons)
+    if task.queue.held or reasons:
+        yield Seeded(task.name, len(task.queue.held), reasons)
 
 
 def seed(
@@ -135,18 +136,18 @@ def _hold(
         Reasons for which records start nothing, at most NOTES.
     """
     most = min(SEEDS, trials // SHARE)
-    sketches = _sketches(task) if records and most > len(task.held) else frozenset()
+    sketches = _sketches(task) if records and most > len(task.queue.held) else frozenset()
     notes: list[str] = []
     for record in records[:LOOKED_AT]:
-        if len(task.held) >= most:
+        if len(task.queue.held) >= most:
             break
         try:
             candidate = _candidate(task, record, sketches, moved)
         except RecordError as error:
             notes.append(f"record {record.id[:12]} starts nothing: {error}")
             continue
-        if candidate not in {*task.costs_s, *task.held}:
-            task.held.append(candidate)
+        if candidate not in {*task.history.costs_s, *task.queue.held}:
+            task.queue.held.append(candidate)
     return tuple(notes[:NOTES])
 
 
@@ -159,7 +160,7 @@ def _by_claim(claims: Iterable[tuple[float, Record]]) -> list[Record]:
 
 
 def _sketches(task: Task) -> frozenset[str]:
-    return frozenset(_text(steps_to_json(flattened(sketch))) for sketch in task.sketches)
+    return frozenset(_text(steps_to_json(flattened(sketch))) for sketch in task.space.sketches)
 
 
 def _text(steps: object) -> str:
@@ -178,8 +179,8 @@ def _candidate(
         RecordError: the record has no sketch of this request, or its row is not legal; of a user's
             space, none of the candidates.
     """
-    if task.space is not None:
-        found = task.space.find(task, record.plan, record.row)
+    if task.space.own is not None:
+        found = task.space.own.find(task.space, record.plan, record.row)
         if found is None:
             raise RecordError("no choice of the knobs gives its schedule on this machine")
         return found
@@ -192,7 +193,7 @@ def _candidate(
             row = nearest_legal(plan, [min(value, MAX_LENGTH) for value in row])
         check_row(plan, row)
         bind(plan, row, task.target)
-        return Candidate(task.add_plan(plan, plan_text(plan)), row)
+        return Candidate(task.space.add_plan(plan, plan_text(plan)), row)
     except RecordError:
         raise
     except UNFIT as error:

@@ -35,9 +35,11 @@ from ansorpy.tuner.rounds.search_state import SearchState, StopCriteria
 from ansorpy.tuner.rounds.share import Share
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.checkpoint import Journal, StoredSearch, StoreJournal
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import Identity, rules_name
+from ansorpy.tuner.tasks.search_space import SearchSpace
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import LIBRARY_END_S, UNTUNED_S, TimeBudget, least_s
-from ansorpy.tuner.tasks.twins import leaders, summed, twin_names, united
+from ansorpy.tuner.tasks.twins import leaders, summed, twin_names, with_twins
 
 AnyDeliveries = Deliveries | EmulatedDeliveries | DeviceDeliveries
 
@@ -118,27 +120,28 @@ def prepare(
     rules = find_rules(kind, request.allow, request.without) if rules is None else rules
     out = writable(data_dir() / "kernels" if out is None else out)
     cold = cold_bytes(request.weights_bytes, request.target)
-    space = space_of(request)
-    named = generated_name(request, rules_name(kind, rules)) if space is None else space.name
-    tasks = united(
-        request.dags,
-        lambda dag: Task.of(
-            dag, request.target, named, cold, request.estimated, request.measured_by, request.copies
-        ),
-    )
+    own = space_of(request)
+    named = generated_name(request, rules_name(kind, rules)) if own is None else own.name
+    parts = recorded_parts(request)
+    tasks = tuple(
+        Task(
+            Identity(
+                dag, request.target, named, cold, request.estimated, request.measured_by,
+                request.copies, twins, parts,
+            ),
+            SearchSpace(dag, request.target, own, generator_of(request)),
+            strategy=strategy_of(request),
+        )
+        for dag, twins in with_twins(request.dags)
+    )  # fmt: skip
     firsts = leaders(request.dags)
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}
-    parts = recorded_parts(request)
-    for task in tasks:
-        task.space, task.strategy = space, strategy_of(request)
-        task.sketches_of = generator_of(request)
-        task.parts = parts
     history = (MemoryStore() if request.fresh else store).all
     past = {task.name: own_records(task, history(task.key)) for task in tasks}
     if request.deterministic:
         for task in tasks:
-            task.recorded = record_lookup.recorded(task.dag, past[task.name])
+            task.queue.recorded = record_lookup.recorded(task.dag, past[task.name])
     share = min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials)
     return Setup(
         rules=rules,
@@ -165,9 +168,9 @@ def prepare(
 
 def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:
     """Return the records that the search of a task may know: of a space of its own, its own."""
-    if not task.has_own_space:
+    if not task.space.has_own:
         return records
-    return [one for one in records if one.rules == task.rules]
+    return [one for one in records if one.rules == task.identity.rules]
 
 
 def records_elsewhere(
@@ -192,8 +195,8 @@ def records_elsewhere(
 
 def similar_records(task: Task, store: RecordStore) -> Sequence[Record]:
     """Return the fastest record of each similar key; of a user's space, its own of those keys."""
-    found = store.similar(task.carried["structure"])
-    if task.space is None:
+    found = store.similar(task.identity.carried["structure"])
+    if task.space.own is None:
         return found
     own = own_records(task, [one for best in found for one in store.all(best.key)])
     timed = [(one.best_s, one) for one in own if one.best_s is not None]
@@ -275,8 +278,8 @@ class Context:
         )
         tags = request.strategy == "similar"
         shares = [
-            Share(one.name, weights[one.name], one.flop, structure_key(one.dag) if tags else "")
-            for one in self.tasks
+            Share(name, weights[name], one.flop, structure_key(one.dag) if tags else "")
+            for name, one in ((task.name, task.identity) for task in self.tasks)
         ]
         names = [task.name for task in self.tasks]
         objective = objective_of(request, self.setup.networks, names, answered)
