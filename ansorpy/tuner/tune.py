@@ -170,16 +170,8 @@ def open_space(
         deliveries.open_pool(task)
     few = kind == "one" and deliveries.ends_with_answer
     yield open_plans(context, task, first_answer.FEW_PLANS if few else first_answer.PLANS)
-    yield from warm.start(
-        task,
-        setup.known[task.name],
-        setup.share,
-        setup.estimates.get(task.name, ()),
-        setup.elsewhere.get(task.name, ()),
-        context.budget.opening_late(),
-    )
-    if task.name in setup.answered:
-        task.hold(*setup.answered[task.name])
+    late = context.budget.opening_late()
+    yield from warm.start(task, setup.sources[task.name], setup.share, late)
     if kind != "none":
         deliveries.choose_answer(task, context.model, seed, kind)
     return kind

@@ -68,9 +68,7 @@ def evolve(
     Builders build the deferred candidates meanwhile.
     """
     prebuild(task, pool)
-    chosen = list(task.queue.held)
-    if task.queue.first is not None and task.queue.first not in {*task.history.costs_s, *chosen}:
-        chosen.append(task.queue.first)
+    chosen = task.queue.waiting(task.history.costs_s)
     missing = max(0, count - len(chosen))
     return chosen + propose(task, ForTask(model, task.key), chosen, missing, rng)
 

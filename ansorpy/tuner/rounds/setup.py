@@ -27,9 +27,9 @@ from ansorpy.tuner.parts.plugged import generator_of, model_of, recorded_parts, 
 from ansorpy.tuner.parts.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.parts.spaces import generated_name, space_of
 from ansorpy.tuner.parts.stores import store_of
-from ansorpy.tuner.requests.request import Answered, Request
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.reuse import record_lookup
-from ansorpy.tuner.reuse.warm import estimate_keys, of_same_extents
+from ansorpy.tuner.reuse.sources import Sources, own_records, sources_of
 from ansorpy.tuner.rounds.scheduler import Settings
 from ansorpy.tuner.rounds.search_state import SearchState, StopCriteria
 from ansorpy.tuner.rounds.share import Share
@@ -51,11 +51,8 @@ class Setup:
     rules: tuple[Rule, ...]
     tasks: tuple[Task, ...]  # equal Dags are one task
     networks: Networks  # the weight of each task in each network
-    known: Mapping[str, Sequence[Record]]  # records that the search starts from, by task
+    sources: Mapping[str, Sources]  # by task
     answers: Mapping[str, Sequence[Record]]  # records whose races may answer the request, by task
-    estimates: Mapping[str, Sequence[Record]]  # programs to measure on the device first, by task
-    elsewhere: Mapping[str, Sequence[Record]]  # records of other machines, by task
-    answered: Answered  # candidates that are measured first, by task
     share: int  # trials of each task
     enough: float  # trials behind the answer to another request that also answers this one
     digest: str  # identity of the request
@@ -67,11 +64,12 @@ class Setup:
 
     def started(self, request: Request) -> Started:
         """Return the first event."""
-        counts = tuple(sum(r.race is None for r in found) for found in self.known.values())
+        found = [one.known for one in self.sources.values()]
+        counts = tuple(sum(record.race is None for record in known) for known in found)
         twins = twin_names(leaders(request.dags))
         target = request.target
         threads = target.cores if target.kind == "cpu" else 0
-        return Started(tuple(self.known), counts, request.trials, request.seconds, twins, threads)
+        return Started(tuple(self.sources), counts, request.trials, request.seconds, twins, threads)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -137,8 +135,8 @@ def prepare(
     firsts = leaders(request.dags)
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}
-    history = (MemoryStore() if request.fresh else store).all
-    past = {task.name: own_records(task, history(task.key)) for task in tasks}
+    reused = MemoryStore() if request.fresh else store
+    past = {task.name: own_records(task, reused.all(task.key)) for task in tasks}
     if request.deterministic:
         for task in tasks:
             task.queue.recorded = record_lookup.recorded(task.dag, past[task.name])
@@ -147,14 +145,8 @@ def prepare(
         rules=rules,
         tasks=tasks,
         networks=networks,
-        known=dict.fromkeys(past, ()) if request.deterministic else past,
+        sources={one.name: sources_of(request, one, past[one.name], reused) for one in tasks},
         answers=past,
-        estimates={
-            task.name: [record for key in estimate_keys(task) for record in history(key)]
-            for task in (tasks if request.device and not request.deterministic else ())
-        },
-        elsewhere=records_elsewhere(request, tasks, past, store),
-        answered=request.answered,
         share=share,
         enough=inf if request.deterministic or request.own else share,
         digest=record_lookup.request_digest(tasks, request, networks, request.own),
@@ -164,43 +156,6 @@ def prepare(
         stored=stored,
         begin_s=begin_s,
     )
-
-
-def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:
-    """Return the records that the search of a task may know: of a space of its own, its own."""
-    if not task.space.has_own:
-        return records
-    return [one for one in records if one.rules == task.identity.rules]
-
-
-def records_elsewhere(
-    request: Request,
-    tasks: Sequence[Task],
-    past: Mapping[str, Sequence[Record]],
-    store: RecordStore,
-) -> dict[str, Sequence[Record]]:
-    """Return records of the same computation on other machines, by task.
-
-    A user's space has its own records. Tasks that have records, are estimated, or have to be the
-    same again have none.
-    """
-    if request.fresh or request.estimated or request.deterministic:
-        return {}
-    return {
-        task.name: of_same_extents(task.dag, similar_records(task, store))
-        for task in tasks
-        if not past[task.name]
-    }
-
-
-def similar_records(task: Task, store: RecordStore) -> Sequence[Record]:
-    """Return the fastest record of each similar key; of a user's space, its own of those keys."""
-    found = store.similar(task.identity.carried["structure"])
-    if task.space.own is None:
-        return found
-    own = own_records(task, [one for best in found for one in store.all(best.key)])
-    timed = [(one.best_s, one) for one in own if one.best_s is not None]
-    return [one for _, one in sorted(timed, key=lambda pair: pair[0])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +206,7 @@ class Context:
         few = quick and len(self.tasks) <= OPEN_POOLS
         found = {}
         for name in (task.name for task in self.tasks):
-            later = whole and not self.setup.known[name] and name not in resumed
+            later = whole and not self.setup.sources[name].known and name not in resumed
             new = name not in resumed
             answer = not request.trials or ((few or early) and new)
             found[name] = Opening(answer, early and new, whole and not later, later)
