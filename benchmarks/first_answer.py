@@ -33,7 +33,8 @@ from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.tuner.parts.plugged import default_model
 from ansorpy.tuner.race import first_answer
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import play
 from benchmarks.common import (
     Results,
@@ -88,28 +89,31 @@ def ask(case: str, threads: int, seed: int, count: int) -> list[float]:
 def compared(case: str, target: Target, trials: int, seed: int) -> Row:
     """Search from the first answer on; return both times of a race, in seconds."""
     task = Task.of(ROWS[case].dag(constant_weights=True), target, rules_name(target.kind, CPU))
-    task.explore(CPU, first_answer.PLANS)
+    task.space.explore(CPU, first_answer.PLANS)
     model = default_model(target, seed)
-    task.first, *_ = first_answer.choose(task, model, seed)
-    task.explore(CPU)
+    task.queue.first, *_ = first_answer.choose(task, model, seed)
+    task.space.explore(CPU)
     rng = np.random.default_rng(seed)
     with LocalPool(task.dag, target) as pool:
-        while task.trials < trials:
-            if not play(task, min(ROUND, trials - task.trials), model, pool, rng, _clock).chosen:
+        while task.history.trials < trials:
+            count = min(ROUND, trials - task.history.trials)
+            if not play(task, count, model, pool, rng, _clock).chosen:
                 break
-        ranked = task.ranked()
+        ranked = task.history.ranked()
         if not ranked:
-            return {"failures": dict(task.failures)}
-        pair = {FIRST: task.first, BEST: ranked[0]}
-        programs = {name: bind(task.plans[one.plan], one.row, target) for name, one in pair.items()}
+            return {"failures": dict(task.history.failures)}
+        pair = {FIRST: task.queue.first, BEST: ranked[0]}
+        programs = {
+            name: bind(task.space.plans[one.plan], one.row, target) for name, one in pair.items()
+        }
         raced = pool.race(programs, numpy=False)
     found = {name: one.median_s for name, one in raced.items() if isinstance(one, PairedTimes)}
     return {
         "first_s": found.get(FIRST),
         "best_s": found.get(BEST),
-        "first_plan": task.texts[task.first.plan],
-        "best_plan": task.texts[ranked[0].plan],
-        "failures": dict(task.failures),
+        "first_plan": task.space.texts[task.queue.first.plan],
+        "best_plan": task.space.texts[ranked[0].plan],
+        "failures": dict(task.history.failures),
     }
 
 

@@ -11,7 +11,6 @@ tasks of occurrences times the best time of a trial; there are no final races.
 """
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -33,10 +32,12 @@ from ansorpy.tuner.options.objective import WeightedSum
 from ansorpy.tuner.parts.plugged import default_model
 from ansorpy.tuner.rounds.scheduler import Settings, TaskScheduler
 from ansorpy.tuner.rounds.share import Share
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import play
 from benchmarks.common import RAW, Results, Row, arguments, duration, publish, say, table
 from benchmarks.machine import run_facts
+from benchmarks.search import without_trials
 from benchmarks.shared_trials import SharedPool, TrialCache, code_digest
 
 GRADIENT: Final = "gradient"
@@ -94,16 +95,10 @@ def searched(
     Args:
         spaces: tasks with their plans and without measurements; they are not changed.
     """
-    tasks = {
-        name: replace(
-            space, plans=list(space.plans), texts=list(space.texts), costs_s={}, times_s={},
-            failures=Counter(), examples={}, kinds={}, held=[],
-        )
-        for name, space in spaces.items()
-    }  # fmt: skip
+    tasks = {name: without_trials(space) for name, space in spaces.items()}
     target = next(iter(tasks.values())).target
     picking, dealing = np.random.default_rng(seed).spawn(2)
-    shares = [Share(name, weights[name], task.flop) for name, task in tasks.items()]
+    shares = [Share(name, weights[name], task.identity.flop) for name, task in tasks.items()]
     scheduler = TaskScheduler(
         shares, Settings(trials, strategy=strategy, round_trials=ROUND), dealing, lambda: 0.0,
         WeightedSum((tuple(weights[name] for name in tasks),)),
@@ -113,7 +108,7 @@ def searched(
         task = tasks[turn.task.name]
         done = play(task, turn.trials, model, pools[task.name], picking, time.monotonic)
         scheduler.report(turn, len(done.chosen), done.least_cost_s)
-        found = {name: one.least_cost_s or inf for name, one in tasks.items()}
+        found = {name: one.history.least_cost_s or inf for name, one in tasks.items()}
         if latency_s(found, weights) < inf:
             curve.append([scheduler.trials, latency_s(found, weights)])
     return {
@@ -123,7 +118,7 @@ def searched(
         "threads": target.cores,
         "curve": curve,
         "allocation": dict(scheduler.allocation),
-        "best_s": {name: one.least_cost_s for name, one in tasks.items()},
+        "best_s": {name: one.history.least_cost_s for name, one in tasks.items()},
     }
 
 
@@ -201,7 +196,7 @@ def opened(target: Target) -> dict[str, Task]:
     spaces = {}
     for name, (_, dag) in NETWORK.items():
         spaces[name] = Task.of(dag, target, rules_name(target.kind, CPU))
-        spaces[name].explore(CPU)
+        spaces[name].space.explore(CPU)
     return spaces
 
 

@@ -9,7 +9,7 @@ searches of a seed advance round by round in turns.
 """
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +28,9 @@ from ansorpy.search import Candidate, random_search
 from ansorpy.target import Target
 from ansorpy.tuner.parts.plugged import default_model
 from ansorpy.tuner.rounds.round import bind, emit, measure
-from ansorpy.tuner.tasks.task import Task, costs_of, rules_name
+from ansorpy.tuner.tasks.history import costs_of
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import play
 from benchmarks.common import (
     RAW,
@@ -85,22 +87,27 @@ class Arm:
             found, outcomes = measure(
                 self.task, found, emit(pool, unbound, [None] * len(unbound)), lambda: False
             )
-            self.task.learn(found, outcomes)
+            self.task.history.learn(found, outcomes)
         self.costs_s += costs_of(outcomes).tolist()
 
     def _random(self, count: int) -> list[Candidate]:
         begin_s = time.monotonic()
-        found = random_search(self.task.plans, self.task.costs_s.keys(), count, self.rng)
+        found = random_search(
+            self.task.space.plans, self.task.history.costs_s.keys(), count, self.rng
+        )
         self.think_s += time.monotonic() - begin_s
         return found
 
 
+def without_trials(task: Task) -> Task:
+    """Return a task with the plans of another one, which is not changed."""
+    plans, texts = list(task.space.plans), list(task.space.texts)
+    return Task(task.identity, replace(task.space, plans=plans, texts=texts))
+
+
 def arm(space: Task, strategy: str, seed: int) -> Arm:
     """Return a search without measurements; `space` has the plans and is not changed."""
-    task = replace(
-        space, plans=list(space.plans), texts=list(space.texts), costs_s={}, times_s={},
-        failures=Counter(), examples={},
-    )  # fmt: skip
+    task = without_trials(space)
     rng = np.random.default_rng(seed).spawn(2)[STRATEGIES.index(strategy)]
     return Arm(task, strategy, rng, default_model(space.target, seed))
 
@@ -120,10 +127,10 @@ def race(space: Task, pool: SharedPool, seed: int, trials: int) -> Iterator[Row]
             "seed": seed,
             "trials": trials,
             "threads": space.target.cores,
-            "plans": len(space.plans),
-            "flop": space.flop,
+            "plans": len(space.space.plans),
+            "flop": space.identity.flop,
             "costs_s": [finite(cost_s) for cost_s in one.costs_s],
-            "failures": dict(one.task.failures),
+            "failures": dict(one.task.history.failures),
             "quality": [dict(quality) for quality in one.quality],
             "think_s": one.think_s,
         }
@@ -132,7 +139,7 @@ def race(space: Task, pool: SharedPool, seed: int, trials: int) -> Iterator[Row]
 def measured(workload: str, seeds: Sequence[int], trials: int, target: Target) -> Iterator[Row]:
     """Yield two rows per seed."""
     space = Task.of(FIVE[workload](), target, rules_name(target.kind, CPU))
-    space.explore(CPU)
+    space.space.explore(CPU)
     cache = TrialCache(RAW / f"trials-{workload}-{target.cores}-{code_digest()}.jsonl")
     with SharedPool(space.dag, target, cache) as pool:
         for seed in seeds:

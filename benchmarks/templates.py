@@ -25,7 +25,8 @@ from ansorpy.te.dag import Dag
 from ansorpy.tuner.parts.knob_space import TUNERS, KnobSpace
 from ansorpy.tuner.parts.spaces import space_of
 from ansorpy.tuner.requests.request import Request
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 from benchmarks.common import (
     RAW,
     Results,
@@ -167,7 +168,7 @@ class Bench:
         workload, template = ROWS[row]
         dag = FIVE[workload]()
         own = Task.of(dag, self.target, rules_name(self.target.kind, CPU))
-        own.explore(CPU)
+        own.space.explore(CPU)
         found = {AUTO: arm(own, EVOLUTION, seed)}
         for tuner in TUNERS:
             task = knob_task(dag, self.target, template, tuner)
@@ -183,15 +184,17 @@ class Bench:
         with SharedPool(tasks[0].dag, self.target, cache) as pool:
             while self.step(arms.values(), pool):
                 pass
-            leaders = {name: one.task.ranked()[:1] for name, one in arms.items()}
-            best = {name: arms[name].task.unbound(one[0]) for name, one in leaders.items() if one}
+            leaders = {name: one.task.history.ranked()[:1] for name, one in arms.items()}
+            best = {
+                name: arms[name].task.space.unbound(one[0]) for name, one in leaders.items() if one
+            }
             timed = pool.rerank(list(best.values()), RERANK_S * len(best))
             best_s = {name: one and one.cost_s for name, one in zip(best, timed, strict=True)}
         for name, search in arms.items():
             yield {
                 "row": row, "arm": name, "seed": seed, "trials": self.trials, "threads": cores,
                 "best_s": best_s.get(name), "costs_s": [finite(c) for c in search.costs_s],
-                "failures": dict(search.task.failures), "think_s": search.think_s,
+                "failures": dict(search.task.history.failures), "think_s": search.think_s,
                 **space_facts(search.task),
             }  # fmt: skip
 
@@ -210,17 +213,18 @@ def knob_task(dag: Dag, target: Target, template: Written, tuner: str) -> Task:
     space = space_of(Request((dag,), target, mode="template", template=template, tuner=tuner))
     assert space is not None
     task = Task.of(dag, target, space.name)
-    task.space = space
-    task.explore(())
+    task.space.own = space
+    task.space.explore(())
     return task
 
 
 def space_facts(task: Task) -> Row:
     """Return the number of points of a template, and those that were looked at without schedule."""
-    if not isinstance(task.space, KnobSpace):
+    own = task.space.own
+    if not isinstance(own, KnobSpace):
         return {"points": None, "illegal": None}
-    illegal = sum(one is None for one in task.space.made.values())
-    return {"points": task.space.size, "illegal": illegal}
+    illegal = sum(one is None for one in own.made.values())
+    return {"points": own.size, "illegal": illegal}
 
 
 def page(rows: Sequence[Row], machine: Row, trials: int) -> str:

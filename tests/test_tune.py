@@ -116,13 +116,13 @@ def test_every_reported_time_was_measured(tmp_path: Path) -> None:
 def test_the_time_of_a_race_replaces_those_of_the_trials_before_it() -> None:
     task = Task.of(parse(MM)[0], TARGET, "rules")
     first, second, third, lost = (Candidate(0, (n,)) for n in range(4))
-    task.learn([first, second], [Measured((2.1, 2.2), slowdown=1.4), Measured((1.9,))])
-    assert (task.best_s, task.ranked()) == (1.9, [first, second])
-    task.note_race(2.0)
+    task.history.learn([first, second], [Measured((2.1, 2.2), slowdown=1.4), Measured((1.9,))])
+    assert (task.best_s, task.history.ranked()) == (1.9, [first, second])
+    task.history.note_race(2.0)
     assert task.best_s == 2.0
-    task.learn([third, lost], [Measured((1.95,)), Failed("wrong", "")])
+    task.history.learn([third, lost], [Measured((1.95,)), Failed("wrong", "")])
     assert task.best_s == 2.0
-    task.learn([lost], [Measured((1.8,))])
+    task.history.learn([lost], [Measured((1.8,))])
     assert task.best_s == 1.8
 
 

@@ -35,7 +35,8 @@ from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.checkpoint import Journal
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import Identity, rules_name
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.trust import is_trusted
 from ansorpy.tuner.tune import run
 from ansorpy.units import counted, duration
@@ -309,7 +310,7 @@ def _known(work: Compilation, dag: Dag, store: RecordStore, rules: tuple[Rule, .
     target = work.request.target
     name = rules_name(target.kind, rules)
     cold = cold_bytes(work.weights_bytes, target)
-    records = store.all(Task.of(dag, target, name, cold).key)
+    records = store.all(Identity(dag, target, name, cold).key)
     return sum(one.race is None and one.rules == name and is_trusted(one, dag) for one in records)
 
 
@@ -323,9 +324,9 @@ def _fits(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:
         return True
     task = Task.of(dag, target, rules_name(target.kind, rules))
     try:
-        task.derive(rules)
+        task.space.derive(rules)
         if deep:
-            task.lower(1)
+            task.space.lower(1)
     except SpecError:
         return False
     return True

@@ -14,7 +14,8 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.parts.plugged import default_model
 from ansorpy.tuner.race.first_answer import PLANS, choose
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 
 PLAN = "plan"  # the stage before the first pass: the plan's own loops, sizes open
 
@@ -51,7 +52,7 @@ def lowered(
 def first_choice(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> tuple[Plan, tuple[int, ...]]:
     """Return the plan and the row that `tune --trials 0` would build."""
     task = Task.of(dag, target, rules_name(target.kind, rules))
-    task.explore(rules, PLANS)
+    task.space.explore(rules, PLANS)
     for candidate in choose(task, default_model(target, 0), 0):
-        return task.plans[candidate.plan], candidate.row
+        return task.space.plans[candidate.plan], candidate.row
     raise SpecError(f"cannot lower {dag.name!r} because no candidate of its plans fits the target")

@@ -170,16 +170,8 @@ def open_space(
         deliveries.open_pool(task)
     few = kind == "one" and deliveries.ends_with_answer
     yield open_plans(context, task, first_answer.FEW_PLANS if few else first_answer.PLANS)
-    yield from warm.start(
-        task,
-        setup.known[task.name],
-        setup.share,
-        setup.estimates.get(task.name, ()),
-        setup.elsewhere.get(task.name, ()),
-        context.budget.opening_late(),
-    )
-    if task.name in setup.answered:
-        task.hold(*setup.answered[task.name])
+    late = context.budget.opening_late()
+    yield from warm.start(task, setup.sources[task.name], setup.share, late)
     if kind != "none":
         deliveries.choose_answer(task, context.model, seed, kind)
     return kind
@@ -222,7 +214,7 @@ def reasoned(context: Context, task: Task, result: TaskResult) -> TaskResult:
     contrast = contrast_of(task, result, context.model)
     verdict = result.verdict
     if verdict is not None:
-        steps = remedies_of([task.dag], context.allow, task.trials, task.seconds)
+        steps = remedies_of([task.dag], context.allow, task.history.trials, task.history.seconds)
         verdict = replace(verdict, remedies=steps)
     return replace(result, suspects=suspects_of(task), contrast=contrast, verdict=verdict)
 
@@ -239,12 +231,12 @@ def open_plans(
         late: once it returns True, no further plan is lowered.
     """
     lap = Laps(context.clock)
-    if not task.sketches:
-        task.derive(context.setup.rules)
-    task.lower(limit, late)
-    if task.space is not None:
-        return Derived(task.name, None, len(task.plans), lap(), task.space.loops)
-    return Derived(task.name, len(task.sketches), len(task.plans), lap())
+    if not task.space.sketches:
+        task.space.derive(context.setup.rules)
+    task.space.lower(limit, late)
+    if task.space.own is not None:
+        return Derived(task.name, None, len(task.space.plans), lap(), task.space.own.loops)
+    return Derived(task.name, len(task.space.sketches), len(task.space.plans), lap())
 
 
 def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Event, None, Stopped]:
@@ -252,9 +244,9 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
     turn = state.next_turn()
     while turn is not None:
         task = state.tasks[turn.task.name]
-        before_s = task.trial_s
+        before_s = task.history.trial_s
         context.deliveries.prepare_race(task)
-        if task.rounds and task.name in rest:
+        if task.history.rounds and task.name in rest:
             rest.remove(task.name)
             yield open_plans(context, task, late=context.budget.opening_late())
         done = play(
@@ -268,7 +260,7 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
         if turn is not None:  # else the final race follows
             yield from context.deliveries.intermediate(task)
     reason = state.stop_reason()
-    if reason == "seconds" and not any(task.trials for task in state.tasks.values()):
+    if reason == "seconds" and not any(task.history.trials for task in state.tasks.values()):
         budget = context.budget
         yield NoTrials(budget.left_s + budget.spent_s, budget.told_s(), TOLD_TRIALS)
     return reason
@@ -287,7 +279,7 @@ def play(
     """
     lap = Laps(clock)
     rows = evolve(task, count + held, model, rng, pool)
-    rows, task.held = rows[:count], rows[count:]
+    rows, task.queue.held = rows[:count], rows[count:]
     proposed_s = lap()
     if goes_on:
         prebuild(task, pool, later=True)
@@ -296,5 +288,5 @@ def play(
     measured_s = lap()
     quality = update(task, model, rows, outcomes)
     spent = TimeSpent(proposed_s, measured_s, lap())
-    task.seconds += spent.total_s
+    task.history.seconds += spent.total_s
     return Round(tuple(rows), tuple(outcomes), quality, spent)

@@ -131,7 +131,7 @@ CASES: Final[Mapping[str, Case]] = {
 def tuned(case: Case, trials: int, seed: int) -> tuple[Task, Counter[str]]:
     """Return the task of a product after a search by estimates, and its failures by reason."""
     task = Task.of(case.dag, TARGET, "cuda", estimated=True)
-    task.explore(find_rules("cuda", case.allow))
+    task.space.explore(find_rules("cuda", case.allow))
     model, rng = default_model(TARGET, seed), np.random.default_rng(seed)
     failures: Counter[str] = Counter()
     settings = MeasureSettings(runner=False, build_timeout_s=BUILD_TIMEOUT_S)
@@ -152,9 +152,9 @@ def _rounds(trials: int) -> Iterator[int]:
 
 def best(task: Task, dtype: str) -> Row:
     """Return the facts of the machine code of the best candidate."""
-    found = task.ranked()[0]
-    told = main_loop(task.plans[found.plan], found.row, dtype)
-    return {**told, "estimate_us": 1e6 * task.costs_s[found]}
+    found = task.history.ranked()[0]
+    told = main_loop(task.space.plans[found.plan], found.row, dtype)
+    return {**told, "estimate_us": 1e6 * task.history.costs_s[found]}
 
 
 def main_loop(plan: Plan, row: Sequence[int], dtype: str) -> Row:
@@ -280,7 +280,7 @@ def counted(case: Case, trials: int, seed: int) -> Row:
     """Return the row of a product without its name."""
     if case.block is None:
         task, failures = tuned(case, trials, seed)
-        return {"candidates": task.trials, "failures": failures, **best(task, case.dtype)}
+        return {"candidates": task.history.trials, "failures": failures, **best(task, case.dtype)}
     plan = plans(derive(case.dag, TARGET, find_rules("cuda", case.allow)).sketches[0], TARGET)[0]
     row = [case.block.get(".".join(size.name.split(".")[-2:]), 1) for size in plan.sizes]
     return {"candidates": 1, "failures": Counter[str](), **main_loop(plan, row, case.dtype)}

@@ -40,7 +40,7 @@ def run(bench: Bench) -> None:
 
 def _tuned(bench: Bench, dag: Dag) -> Mapping[str, Any]:
     task = Task.of(dag, bench.target, "cuda")
-    task.explore(find_rules("cuda"), PLANS)
+    task.space.explore(find_rules("cuda"), PLANS)
     model = default_model(bench.target, SEED)
     rng = np.random.default_rng(SEED)
     outcomes: list[Outcome] = []
@@ -62,7 +62,7 @@ def _tuned(bench: Bench, dag: Dag) -> Mapping[str, Any]:
         "trials": len(outcomes),
         "measured": len(good),
         "failures": dict(failed),
-        "examples": dict(task.examples),
+        "examples": dict(task.history.examples),
     }
     if bench.emulated:
         return {**told, "times": "emulated"}

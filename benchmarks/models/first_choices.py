@@ -79,8 +79,8 @@ def choices(task: Task, rates: CycleRates) -> list[Candidate]:
 def random_candidates(task: Task, rng: np.random.Generator) -> Iterator[Candidate]:
     """Yield random candidates of some plans."""
     plans, rows = RANDOM
-    for number in rng.permutation(len(task.plans))[:plans]:
-        for row in sample(task.plans[number], rows, rng):
+    for number in rng.permutation(len(task.space.plans))[:plans]:
+        for row in sample(task.space.plans[number], rows, rng):
             yield Candidate(int(number), tuple(map(int, row)))
 
 
@@ -88,9 +88,9 @@ def timed(task: Task, found: Sequence[Candidate], seconds: float) -> Timed:
     """Return the times of candidates, taken in turns in one process."""
     every = list(dict.fromkeys(found))
     with LocalPool(task.dag, task.target, MeasureSettings()) as pool:
-        answers = pool.rerank([task.unbound(one) for one in every], seconds)
+        answers = pool.rerank([task.space.unbound(one) for one in every], seconds)
     times_s = {one: told.cost_s for one, told in zip(every, answers, strict=True) if told}
-    features = {one: task.features(one.plan, [one]) for one in times_s}
+    features = {one: task.space.features(one.plan, [one]) for one in times_s}
     return Timed(times_s, features)
 
 
@@ -99,7 +99,7 @@ def row_of(task: Task, seconds: float) -> Row:
     found = {name: best_of_plans(choices(task, rates)) for name, rates in RATES.items()}
     times_s = timed(task, [one for own in found.values() for one in own], seconds).times_s
     least_s = min(times_s.values())
-    row: Row = {"task": task.name, "flop": task.flop, "least_s": least_s}
+    row: Row = {"task": task.name, "flop": task.identity.flop, "least_s": least_s}
     for name, own in found.items():
         first_s = next(times_s[one] for one in own if one in times_s)
         row[f"{name}_first"] = first_s / least_s
@@ -194,7 +194,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for model in chosen(files, args.only):
         for dag in dags_of(model, files[model], args.stride):
             task = Task.of(dag, target, "cpu")
-            task.explore(CPU, PLANS)
+            task.space.explore(CPU, PLANS)
             if args.fit:
                 found = [one for rates in RATES.values() for one in choices(task, rates)]
                 found += random_candidates(task, rng)

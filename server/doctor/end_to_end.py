@@ -19,7 +19,8 @@ from ansorpy.server.doctor.finding import Finding
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.tuner.race import final_race
 from ansorpy.tuner.rule_sets.sets import find_rules
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 
 SIZE: Final = 32
 TEXT: Final = "def mm(float(32,32) A, float(32,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

@@ -34,7 +34,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.plugins import SPACES
 from ansorpy.tuner.rule_sets.sets import find_rules
-from ansorpy.tuner.tasks.task import rules_name
+from ansorpy.tuner.tasks.identity import rules_name
 
 NO_TASK: Final = "cannot find this task because the job has none of this name; expected a task name"
 OF_MODEL: Final = (

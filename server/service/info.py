@@ -36,7 +36,7 @@ from ansorpy.server.schemas.service import (
 from ansorpy.state.rule import Rule, name_of
 from ansorpy.tuner.rule_sets.files import load_rules, rule_folder
 from ansorpy.tuner.rule_sets.sets import find_rules, registered
-from ansorpy.tuner.tasks.task import rules_name
+from ansorpy.tuner.tasks.identity import rules_name
 
 TEXT_CHARS: Final = 400  # characters of a rule's docstring, so that two sets fit a small reply
 

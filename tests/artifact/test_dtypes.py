@@ -67,9 +67,9 @@ def dag_of(dtype: str, name: str) -> Dag:
 def scheduled(dag: Dag) -> Contestant:
     """Return a candidate of the search space as it would be delivered."""
     task = Task.of(dag, local_target(1), "cpu@1")
-    task.explore(CPU, limit=4)
-    (row,) = sample(task.plans[0], 1, np.random.default_rng(0))
-    entry = contestant(task, task.plans[0], task.texts[0], tuple(map(int, row)))
+    task.space.explore(CPU, limit=4)
+    (row,) = sample(task.space.plans[0], 1, np.random.default_rng(0))
+    entry = contestant(task, task.space.plans[0], task.space.texts[0], tuple(map(int, row)))
     assert isinstance(entry, Contestant), entry
     return entry
 

@@ -58,7 +58,7 @@ def inputs(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def made() -> tuple[Task, Contestant, Exported]:
     dag = workload()
     task = Task.of(dag, local_target(2), "cpu@1")
-    task.explore(CPU)
+    task.space.explore(CPU)
     plan = next(packing(dag, "B"))
     row = tuple(int(v) for v in (s.values[0] if s.values else s.multiple_of for s in plan.sizes))
     entry = contestant(task, plan, plan_text(plan), row)
@@ -79,7 +79,7 @@ def zipped(
         test.magnitude, 4, 1.0, "00", done.library.object_sha256, done.outcome.times_s,
     )  # fmt: skip
     record = Record(
-        task.key, task.workload, "cpu@1", entry.plan, entry.row, Measured(race.tuned_s),
+        task.key, task.identity.workload, "cpu@1", entry.plan, entry.row, Measured(race.tuned_s),
         sha256(entry.kernel.source.encode()).hexdigest(), versions(), 0.0, race,
     )  # fmt: skip
     native = done.library if native is None else native

@@ -47,7 +47,7 @@ def packed(dag: Dag, folder: Path, entry: Contestant | None = None) -> tuple[Pat
         test.magnitude, 4, 1.0, "00",
     )  # fmt: skip
     record = Record(
-        task.key, task.workload, "cpu@1", entry.plan, entry.row, Measured(race.naive_s),
+        task.key, task.identity.workload, "cpu@1", entry.plan, entry.row, Measured(race.naive_s),
         sha256(entry.kernel.source.encode()).hexdigest(), versions(), 0.0, race,
     )  # fmt: skip
     return pack(

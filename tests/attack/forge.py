@@ -18,7 +18,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rule_sets.sets import find_rules
-from ansorpy.tuner.tasks.task import rules_name
+from ansorpy.tuner.tasks.identity import rules_name
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 

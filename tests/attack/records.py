@@ -39,7 +39,8 @@ from ansorpy.te.dag import Dag
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.reuse import record_lookup, warm
 from ansorpy.tuner.rule_sets.sets import find_rules
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 from tests.attack.forge import CONV, TARGET, TASKS, TRIALS, Attack, attack
 from tests.fakes import fake_pools
@@ -64,15 +65,15 @@ def explored(name: str) -> Task:
     (dag,) = (dag for dag in TASKS if dag.name == name)
     rules = find_rules("cpu")
     task = Task.of(dag, TARGET, rules_name("cpu", rules))
-    task.explore(rules)
+    task.space.explore(rules)
     return task
 
 
 def fresh(dag: Dag) -> Task:
     """Return a task in its state before the first round."""
     task = explored(dag.name)
-    plans, texts = list(task.plans), list(task.texts)
-    return replace(task, plans=plans, texts=texts, costs_s={}, held=[])
+    plans, texts = list(task.space.plans), list(task.space.texts)
+    return Task(task.identity, replace(task.space, plans=plans, texts=texts))
 
 
 def taken(content: bytes) -> tuple[Record, ...]:
@@ -127,15 +128,15 @@ def _harm_at_start(dag: Dag, records: Sequence[Record], folder: Path) -> str:
         return "answered from the store"
     task.load_records(known)
     warm.seed(task, known, TRIALS)
-    if task.known or task.costs_s or task.failures:
+    if task.history.known or task.history.costs_s or task.history.failures:
         return "took times or failures from the file"
-    if len(task.held) > MOST:
-        return f"{len(task.held)} programs of the file would be measured"
-    for candidate in task.held:
-        if reformulations(task.plans[candidate.plan].state):
+    if len(task.queue.held) > MOST:
+        return f"{len(task.queue.held)} programs of the file would be measured"
+    for candidate in task.queue.held:
+        if reformulations(task.space.plans[candidate.plan].state):
             return "a program rounds in another way than was asked for"
-        task.unbound(candidate)
-        if not np.isfinite(task.features(candidate.plan, [candidate])).all():
+        task.space.unbound(candidate)
+        if not np.isfinite(task.space.features(candidate.plan, [candidate])).all():
             return "a program has features that are not finite"
     return ""
 

@@ -42,7 +42,7 @@ def test_a_file_depends_on_its_seed_only() -> None:
     [
         ({"record_lookup.is_trusted": lambda record, dag: True}, "answered from the store"),
         ({"warm.SEEDS": 99, "warm.SHARE": 1}, "programs of the file would be measured"),
-        ({"Task.load_records": lambda task, known: setattr(task, "known", 1)}, "took times"),
+        ({"Task.load_records": lambda t, known: setattr(t.history, "known", 1)}, "took times"),
     ],
 )
 def test_the_attack_sees_harm(

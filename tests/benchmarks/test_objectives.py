@@ -8,7 +8,8 @@ import pytest
 from ansorpy.frontends.tc.text import parse
 from ansorpy.rules import CPU
 from ansorpy.target import Target
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 from benchmarks.objectives import NETWORK, WEIGHTS, at_share, latency_s, page, searched
 from tests.fakes import FakePool
 
@@ -34,7 +35,7 @@ def test_the_latency_of_the_network_is_a_weighted_sum() -> None:
 def test_both_arms_have_the_same_trials(strategy: Any) -> None:
     spaces = {dag.name: Task.of(dag, TARGET, rules_name("cpu", CPU)) for dag in TWO}
     for space in spaces.values():
-        space.explore(CPU)
+        space.space.explore(CPU)
     pools: Any = {dag.name: FakePool(dag, TARGET) for dag in TWO}
     weights = {"mm": 100.0, "nn": 1.0}
     row = searched(spaces, pools, weights, strategy, 0, 24)
@@ -42,7 +43,7 @@ def test_both_arms_have_the_same_trials(strategy: Any) -> None:
     equal = row["allocation"]["mm"] == row["allocation"]["nn"]
     assert equal == (strategy == "round-robin")
     assert row["curve"][-1] == [24, latency_s(row["best_s"], weights)]
-    assert not any(space.costs_s for space in spaces.values())
+    assert not any(space.history.costs_s for space in spaces.values())
 
 
 def test_the_page_compares_the_arms_seed_by_seed() -> None:

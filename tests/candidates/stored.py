@@ -110,15 +110,15 @@ def choose(operator: Operator) -> list[Stored]:
     """Return 32 candidates: the ranked ones first, then random ones, each once."""
     rng = np.random.default_rng(0)
     task = Task.of(operator.make(), operator.target, "stored")
-    task.explore(operator.rules, PLANS)
+    task.space.explore(operator.rules, PLANS)
     model = ForTask(default_model(operator.target, 0), task.key)
-    ranked = evolve(task.plans, model, (), rng, SEARCH, target=operator.target)
+    ranked = evolve(task.space.plans, model, (), rng, SEARCH, target=operator.target)
     chosen = dict.fromkeys(scored.candidate for scored in ranked)
     while len(chosen) < ROWS:
-        number = int(rng.integers(len(task.plans)))
-        for row in sample(task.plans[number], 1, rng):
+        number = int(rng.integers(len(task.space.plans)))
+        for row in sample(task.space.plans[number], 1, rng):
             chosen[Candidate(number, tuple(map(int, row)))] = None
-    return [Stored(task.texts[one.plan], one.row) for one in chosen]
+    return [Stored(task.space.texts[one.plan], one.row) for one in chosen]
 
 
 def write(name: str, chosen: list[Stored]) -> None:

@@ -17,7 +17,7 @@ from ansorpy.records import MemoryStore, Record
 from ansorpy.rules import CPU
 from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.requests.request import Request
-from ansorpy.tuner.tasks.task import cost_of
+from ansorpy.tuner.tasks.history import cost_of
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 from tests.remote.back_end import RemoteBackEnd

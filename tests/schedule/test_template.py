@@ -41,6 +41,7 @@ from ansorpy.tuner.parts.knob_space import TUNERS, KnobSpace
 from ansorpy.tuner.parts.plugged import default_model
 from ansorpy.tuner.parts.spaces import space_of
 from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rounds.round import propose
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
@@ -223,18 +224,18 @@ def searched_s(tuner: str, seed: int) -> float:
     """Return the least cost of six rounds of eight, in which each right knob saves a second."""
     made = space(function, tuner)
     task = Task.of(MM, AVX2, made.name)
-    task.space = made
-    task.explore(())
+    task.space.own = made
+    task.space.explore(())
     model, rng = default_model(AVX2, seed), np.random.default_rng(seed)
     right = (2, 4, 1, 1, 1, 0)  # 4 rows and 16 columns
     for _ in range(6):
-        rows = made.propose(task, ForTask(model, task.key), (), 8, rng)
+        rows = propose(task, ForTask(model, task.key), (), 8, rng)
         wrong = [sum(a != b for a, b in zip(made.points[one], right, strict=True)) for one in rows]
-        task.learn(rows, [Measured((1.0 + count,)) for count in wrong])
+        task.history.learn(rows, [Measured((1.0 + count,)) for count in wrong])
         if tuner == "model":
             model.update(list(task.samples(rows)))
-    assert task.least_cost_s is not None
-    return task.least_cost_s
+    assert task.history.least_cost_s is not None
+    return task.history.least_cost_s
 
 
 @pytest.mark.parametrize("tuner", ["genetic", "model"])
@@ -317,13 +318,13 @@ def test_a_row_that_no_choice_of_the_knobs_gives_starts_nothing(tmp_path: Path) 
 def test_every_point_is_found_by_its_plan_and_row() -> None:
     made, other = space(TEXT), space(TEXT)
     task, elsewhere = (Task.of(MM, AVX2, made.name) for _ in range(2))
-    found = [made.candidate(task, made.at(number)) for number in range(0, made.size, 19)]
+    found = [made.candidate(task.space, made.at(number)) for number in range(0, made.size, 19)]
     legal = [one for one in found if one is not None]
     assert len(legal) > 10
     for one in legal:
-        same = other.find(elsewhere, task.texts[one.plan], one.row)
+        same = other.find(elsewhere.space, task.space.texts[one.plan], one.row)
         assert same is not None
-        assert (elsewhere.texts[same.plan], same.row) == (task.texts[one.plan], one.row)
+        assert (elsewhere.space.texts[same.plan], same.row) == (task.space.texts[one.plan], one.row)
 
 
 def test_splits_offer_factors_powers_of_two_or_candidates() -> None:

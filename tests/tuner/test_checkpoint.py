@@ -183,8 +183,8 @@ def test_an_invalid_goal_is_refused(options: dict[str, float]) -> None:
 def task_with(best_s: float | None, name: str = "mm", trials: int = 0) -> Task:
     task = Task.of(parse(MM.replace("mm", name))[0], TARGET, "rules")
     if best_s is not None:
-        task.learn([Candidate(0, (trials,))], [Measured((best_s,))])
-    task.trials = trials
+        task.history.learn([Candidate(0, (trials,))], [Measured((best_s,))])
+    task.history.trials = trials
     return task
 
 

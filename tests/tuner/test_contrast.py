@@ -38,13 +38,13 @@ def learned(seed: int = 0) -> tuple[Task, GbmModel, list[Candidate]]:
     """Return a task whose candidates of several plans have costs, and a model of them."""
     (dag,) = parse(MM)
     task = Task.of(dag, Target(cores=1), "cpu@0")
-    task.explore(CPU, 16)
+    task.space.explore(CPU, 16)
     rng = np.random.default_rng(seed)
-    for number, plan in enumerate(task.plans):
+    for number, plan in enumerate(task.space.plans):
         for row in sample(plan, 4, rng).tolist():
-            task.costs_s[Candidate(number, tuple(row))] = float(rng.uniform(1e-3, 1e-2))
+            task.history.costs_s[Candidate(number, tuple(row))] = float(rng.uniform(1e-3, 1e-2))
     model = GbmModel(RooflineModel(task.target))
-    chosen = list(task.costs_s)
+    chosen = list(task.history.costs_s)
     model.update([Sample(one.task, one.batch, one.costs_s) for one in task.samples(chosen)])
     return task, model, chosen
 
@@ -52,7 +52,7 @@ def learned(seed: int = 0) -> tuple[Task, GbmModel, list[Candidate]]:
 def test_the_parts_of_a_score_add_up_to_it() -> None:
     task, model, chosen = learned()
     for one in chosen:
-        batch = task.features(one.plan, [one])
+        batch = task.space.features(one.plan, [one])
         (scores,) = model.predict([batch], task.key)
         parts = model.parts(batch, task.key)
         assert parts.shape == (len(NAMES) + 2,)
@@ -64,7 +64,7 @@ def test_the_parts_of_a_score_add_up_to_it() -> None:
 def test_differences_are_parts_of_the_difference_of_two_scores() -> None:
     task, model, chosen = learned(1)
     for one, two in pairwise(chosen):
-        batches = [task.features(c.plan, [c]) for c in (one, two)]
+        batches = [task.space.features(c.plan, [c]) for c in (one, two)]
         delta = np.subtract(*(model.parts(batch, task.key) for batch in batches))
         found = differences(task, one, two, model)
         assert len(found) <= FEATURES
@@ -84,7 +84,7 @@ def test_a_feature_is_told_by_its_sum_over_the_stores() -> None:
     found = {told.name: told for told in differences(task, one, two, model)}
     for name, told in found.items():
         if name.startswith("core."):
-            column = task.features(one.plan, [one])[0, :, NAMES.index(name)].astype(float)
+            column = task.space.features(one.plan, [one])[0, :, NAMES.index(name)].astype(float)
             assert told.winner == pytest.approx(float((2.0**column - 1.0).sum()))
     assert found, "two plans of other structure differ"
 
@@ -92,7 +92,7 @@ def test_a_feature_is_told_by_its_sum_over_the_stores() -> None:
 def test_the_runner_up_has_other_machine_code() -> None:
     task, _, chosen = learned()
     best, equal, next_, *_ = chosen
-    task.costs_s |= {best: 1e-6, equal: 1e-6, next_: 2e-6}
+    task.history.costs_s |= {best: 1e-6, equal: 1e-6, next_: 2e-6}
     assert runner_up(task, best) == next_
     assert runner_up(task, next_) == min(best, equal)
 

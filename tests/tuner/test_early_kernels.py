@@ -21,7 +21,8 @@ from ansorpy.tuner.race import first_answer
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rounds.setup import local_pools
 from ansorpy.tuner.tasks.checkpoint import StoreJournal
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import DELIVERY_SHARE, FINISH_S, LIBRARY_S, TimeBudget
 from ansorpy.tuner.tune import run
 
@@ -79,9 +80,9 @@ def test_commands_time_no_baseline_before_their_race(tmp_path: Path) -> None:
 def test_a_new_leader_is_a_library_until_the_first_race(tmp_path: Path, early: bool) -> None:
     target = local_target(1)
     task = Task.of(DAG, target, rules_name("cpu", CPU))
-    task.explore(CPU, first_answer.PLANS)
+    task.space.explore(CPU, first_answer.PLANS)
     leader, second = first_answer.choose(task, RooflineModel(target), 0)[:2]
-    task.costs_s.update({leader: 1.0, second: 2.0})
+    task.history.costs_s.update({leader: 1.0, second: 2.0})
     now_s = [0.0]
     budget = TimeBudget(None, 0.0, 1, lambda: now_s[0])
     with closing(local_pools(Request((DAG,), target, trials=2))()) as pools:

@@ -24,7 +24,8 @@ from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.tuner.race import first_answer
 from ansorpy.tuner.requests.request import Request
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
@@ -61,20 +62,21 @@ def test_the_choice_is_the_best_by_the_model_and_deterministic() -> None:
 
     def chosen() -> tuple[str, tuple[int, ...], float]:
         task = Task.of(matmul(96), target, rules_name("cpu", CPU))
-        task.explore(CPU, first_answer.PLANS)
+        task.space.explore(CPU, first_answer.PLANS)
         best, *others = first_answer.choose(task, model, seed=3)
-        scores = [float(model.predict([task.features(c.plan, [c])])[0][0]) for c in (best, *others)]
+        features = [task.space.features(one.plan, [one]) for one in (best, *others)]
+        scores = [float(model.predict([one])[0][0]) for one in features]
         assert scores == sorted(scores, reverse=True)
-        return task.texts[best.plan], best.row, scores[0]
+        return task.space.texts[best.plan], best.row, scores[0]
 
     again = chosen()
     assert chosen() == again
     task = Task.of(matmul(96), target, rules_name("cpu", CPU))
-    task.explore(CPU)
+    task.space.explore(CPU)
     rng = np.random.default_rng(5)
-    rows = [sample(plan, 16, rng) for plan in task.plans]
+    rows = [sample(plan, 16, rng) for plan in task.space.plans]
     batches = [
-        task.features(i, [Candidate(i, tuple(row)) for row in found.tolist()])
+        task.space.features(i, [Candidate(i, tuple(row)) for row in found.tolist()])
         for i, found in enumerate(rows)
     ]
     typical = np.median(np.concatenate(model.predict(batches)))
@@ -121,10 +123,10 @@ def test_if_no_choice_passes_the_next_ones_are_tried_alone(
 
 def test_measured_candidates_come_before_predicted_ones() -> None:
     task = Task.of(matmul(), local_target(1), rules_name("cpu", CPU))
-    task.explore(CPU, first_answer.PLANS)
-    rows = sample(task.plans[2], 3, np.random.default_rng(0))
+    task.space.explore(CPU, first_answer.PLANS)
+    rows = sample(task.space.plans[2], 3, np.random.default_rng(0))
     slow, fast, lost = (Candidate(2, tuple(row)) for row in rows.tolist())
-    task.costs_s |= {slow: 2.0, fast: 1.0, lost: float("inf")}
+    task.history.costs_s |= {slow: 2.0, fast: 1.0, lost: float("inf")}
     assert first_answer.choose(task, RooflineModel(task.target), 0) == [fast, slow]
 
 
@@ -139,10 +141,10 @@ def test_the_search_measures_the_first_answer_first(tmp_path: Path) -> None:
     kinds = [type(event) for event in events]
     assert kinds.index(FirstAnswer) < kinds.index(RoundDone)
     task = Task.of(matmul(), request.target, rules_name("cpu", CPU))
-    task.explore(CPU, first_answer.PLANS)
+    task.space.explore(CPU, first_answer.PLANS)
     best = first_answer.choose(task, RooflineModel(request.target), request.seed)[0]
     trial = next(iter(store.export()))
-    assert (trial.plan, trial.row) == (task.texts[best.plan], best.row)
+    assert (trial.plan, trial.row) == (task.space.texts[best.plan], best.row)
     assert isinstance(trial.outcome, Measured)
     assert sum(record.race is None for record in store.export()) == 8
     # The first zip stays until the final one is there, and is announced.

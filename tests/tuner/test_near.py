@@ -19,7 +19,7 @@ from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul, matmul_relu
 from ansorpy.tuner.requests.request import Request
-from ansorpy.tuner.reuse.warm import of_same_extents
+from ansorpy.tuner.reuse.sources import of_same_extents
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools

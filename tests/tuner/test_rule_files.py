@@ -13,7 +13,7 @@ from ansorpy.state.rule import name_of
 from ansorpy.topi.workloads import matmul
 from ansorpy.tuner.rule_sets.files import load_rules, rule_folder
 from ansorpy.tuner.rule_sets.sets import find_rules
-from ansorpy.tuner.tasks.task import rules_name
+from ansorpy.tuner.tasks.identity import rules_name
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
 

@@ -17,7 +17,8 @@ from ansorpy.topi.workloads import Window, conv2d, matmul_relu
 from ansorpy.tuner.race.contestant import Contestant, contestant
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rule_sets.sets import find_rules
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 
 TARGET = Target(vector_bits=256, registers=16)
 GPU = cuda_target("sm_90")
@@ -27,12 +28,12 @@ DAG = conv2d(1, 8, 8, 8, 8, 3, Window(padding=1))
 def explored(*allow: str) -> Task:
     rules = find_rules("cpu", allow)
     task = Task.of(DAG, TARGET, rules_name("cpu", rules))
-    task.explore(rules)
+    task.space.explore(rules)
     return task
 
 
 def reformulated(task: Task) -> set[str]:
-    return {str(step) for plan in task.plans for step in reformulations(plan.state)}
+    return {str(step) for plan in task.space.plans for step in reformulations(plan.state)}
 
 
 def test_no_reformulation_is_allowed_without_a_request() -> None:
@@ -80,19 +81,20 @@ def test_an_unknown_rule_is_refused_with_those_that_there_are() -> None:
 
 
 def test_other_freedoms_are_another_rule_set_so_no_answer_is_shared() -> None:
-    assert len({explored(*words).rules for words in ((), ("winograd2",), ("winograd4",))}) == 3
+    tasks = [explored(*words) for words in ((), ("winograd2",), ("winograd4",))]
+    assert len({task.identity.rules for task in tasks}) == 3
 
 
 def test_records_of_a_request_that_allowed_more_are_not_recalled() -> None:
     free = explored("winograd4")
-    assert reformulations(free.plans[0].state), "what is allowed comes first"
-    row = tuple(1 for _ in free.plans[0].sizes)
+    assert reformulations(free.space.plans[0].state), "what is allowed comes first"
+    row = tuple(1 for _ in free.space.plans[0].sizes)
     (record,) = free.records([Candidate(0, row)], [Measured((1e-3,))])
     record = replace(record, origin=MEASURED)
     for words, known in (((), 0), (("winograd2",), 0), (("winograd4",), 1)):
         task = explored(*words)
         task.load_records([record])
-        assert task.known == known
+        assert task.history.known == known
         texts = {f"conv.winograd(outputs={word[-1]})" for word in words}
         assert reformulated(task) == texts
 
@@ -100,10 +102,10 @@ def test_records_of_a_request_that_allowed_more_are_not_recalled() -> None:
 def test_trials_without_an_allowed_algorithm_leave_it_untried() -> None:
     task = explored("winograd4")
     plain = explored()
-    for text, untried in ((plain.texts[0], True), (task.texts[0], False)):
-        number = task.texts.index(text)
-        row = tuple(1 for _ in task.plans[number].sizes)
-        task.learn([Candidate(number, row)], [Measured((1e-3,))])
+    for text, untried in ((plain.space.texts[0], True), (task.space.texts[0], False)):
+        number = task.space.texts.index(text)
+        row = tuple(1 for _ in task.space.plans[number].sizes)
+        task.history.learn([Candidate(number, row)], [Measured((1e-3,))])
         assert task.has_untried_algorithm == untried
     assert not plain.has_untried_algorithm
 
@@ -111,7 +113,7 @@ def test_trials_without_an_allowed_algorithm_leave_it_untried() -> None:
 def on_a_gpu(*allow: str) -> Task:
     rules = find_rules("cuda", allow)
     task = Task.of(matmul_relu(64, 48, 64), GPU, rules_name("cuda", rules))
-    task.explore(rules)
+    task.space.explore(rules)
     return task
 
 
@@ -127,26 +129,26 @@ def test_records_in_tf32_answer_no_request_without_it() -> None:
     free = on_a_gpu("tf32")
     row = tuple(
         max(1, size.multiple_of) if size.role == "tile" else size.values[0]
-        for size in free.plans[0].sizes
+        for size in free.space.plans[0].sizes
     )
     (record,) = free.records([Candidate(0, row)], [Measured((1e-3,))])
     record = replace(record, origin=MEASURED)
     for words, known in (((), 0), (("tf32",), 1)):
         task = on_a_gpu(*words)
-        assert (task.rules == free.rules) is bool(known)
+        assert (task.identity.rules == free.identity.rules) is bool(known)
         task.load_records([record])
-        assert task.known == known
-    entry = contestant(free, free.plans[0], free.texts[0], row)
+        assert task.history.known == known
+    entry = contestant(free, free.space.plans[0], free.space.texts[0], row)
     assert isinstance(entry, Contestant), entry
     assert entry.reformulated == "C.round_operands('tf32')"
-    again = plan_from_text(free.dag, GPU, free.texts[0])
-    assert again == free.plans[0]
+    again = plan_from_text(free.dag, GPU, free.space.texts[0])
+    assert again == free.space.plans[0]
 
 
 def test_a_record_says_which_formulation_it_was_and_replays() -> None:
     task = explored("winograd4")
-    again = plan_from_text(DAG, TARGET, task.texts[0])
-    assert again == task.plans[0]
+    again = plan_from_text(DAG, TARGET, task.space.texts[0])
+    assert again == task.space.plans[0]
     assert list(map(str, reformulations(again.state))) == ["conv.winograd(outputs=4)"]
 
 
@@ -154,9 +156,9 @@ def test_a_contestant_names_its_reformulations() -> None:
     task = explored("winograd2")
     row = tuple(
         max(1, size.multiple_of) if size.role == "tile" else size.values[0]
-        for size in task.plans[0].sizes
+        for size in task.space.plans[0].sizes
     )
-    entry = contestant(task, task.plans[0], task.texts[0], row)
+    entry = contestant(task, task.space.plans[0], task.space.texts[0], row)
     assert isinstance(entry, Contestant), entry
     assert entry.reformulated == "conv.winograd(outputs=2)"
     assert entry.kernel.meaning == entry.program.meaning != DAG

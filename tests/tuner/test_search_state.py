@@ -11,7 +11,8 @@ from ansorpy.tuner.options.objective import WeightedSum
 from ansorpy.tuner.rounds.scheduler import LARGE_ROUND, Settings
 from ansorpy.tuner.rounds.search_state import FIRST_HELD, HELD, SearchState, StopCriteria
 from ansorpy.tuner.rounds.share import Share, Turn
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import rules_name
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import TimeBudget
 
 TARGET = Target()
@@ -47,5 +48,5 @@ def test_more_candidates_wait_for_the_round_that_opens_all_plans() -> None:
     assert small.deferred(first_turn(small)) == first_turn(small).trials // HELD
     turn = first_turn(large)
     assert large.deferred(turn) == FIRST_HELD
-    large.tasks[turn.task.name].rounds = 1
+    large.tasks[turn.task.name].history.rounds = 1
     assert large.deferred(turn) == turn.trials // HELD

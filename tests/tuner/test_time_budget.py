@@ -400,12 +400,12 @@ def test_plans_are_opened_for_a_share_of_the_time_left() -> None:
 
 def test_a_late_opening_keeps_the_promising_plans() -> None:
     task = Task.of(conv2d_bias_relu(1, 4, 8, 8, 8, 3, Window(padding=1)), TARGET, "cpu@1")
-    task.explore(CPU, first_answer.PLANS)
-    promising = list(task.texts)
-    task.lower(late=lambda: True)
-    assert task.texts == promising
-    task.lower()
-    assert len(task.texts) > len(promising)
+    task.space.explore(CPU, first_answer.PLANS)
+    promising = list(task.space.texts)
+    task.space.lower(late=lambda: True)
+    assert task.space.texts == promising
+    task.space.lower()
+    assert len(task.space.texts) > len(promising)
 
 
 def test_the_start_of_a_process_counts(tmp_path: Path) -> None:

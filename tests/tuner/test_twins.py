@@ -15,10 +15,19 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.records import MemoryStore, RecordStore
 from ansorpy.rules import CPU
-from ansorpy.te.dag import Dag
 from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tasks.identity import Identity
+from ansorpy.tuner.tasks.search_space import SearchSpace
 from ansorpy.tuner.tasks.task import Task
-from ansorpy.tuner.tasks.twins import each_told, leaders, renamed, summed, twin_names, united, zips
+from ansorpy.tuner.tasks.twins import (
+    each_told,
+    leaders,
+    renamed,
+    summed,
+    twin_names,
+    with_twins,
+    zips,
+)
 from ansorpy.tuner.tune import run
 from tests.artifact.test_pack import TARGET
 from tests.fakes import fake_pools
@@ -39,8 +48,9 @@ def second(float(16,24) C, float(24,32) A, float(32) D) -> (out) {
 DAGS = parse(TEXT)
 
 
-def task_of(dag: Dag) -> Task:
-    return Task.of(dag, TARGET, "cpu@1")
+def twin_task() -> Task:
+    first, _, second = DAGS
+    return Task(Identity(first, TARGET, "cpu@1", twins=(second,)), SearchSpace(first, TARGET))
 
 
 def events(out: Path, store: RecordStore | None = None, trials: int = 32) -> Iterator[Event]:
@@ -52,8 +62,8 @@ def events(out: Path, store: RecordStore | None = None, trials: int = 32) -> Ite
 
 
 def test_equal_dags_are_one_task_with_the_sum_of_the_weights() -> None:
-    tasks = united(DAGS, task_of)
-    assert [task.name for task in tasks] == ["first", "other"]
+    first, other, second = DAGS
+    assert with_twins(DAGS) == [(first, (second,)), (other, ())]
     firsts = leaders(DAGS)
     assert firsts == {"first": "first", "other": "other", "second": "first"}
     assert twin_names(firsts) == {"second": "first"}
@@ -111,7 +121,7 @@ def test_each_name_gets_a_kernel_with_its_own_names(tmp_path: Path) -> None:
 
 
 def test_an_intermediate_delivery_is_reported_for_every_name(tmp_path: Path) -> None:
-    (task, _) = united(DAGS, task_of)
+    task = twin_task()
     event = FirstAnswer("first", tmp_path / "first-first-12.zip", 1.0, 2.0, ("random",))
     assert list(each_told(task, event)) == [
         event, replace(event, task="second", kernel=tmp_path / "second-first-12.zip"),
@@ -122,7 +132,7 @@ def test_an_intermediate_delivery_is_reported_for_every_name(tmp_path: Path) -> 
 
 
 def test_buffers_get_the_names_of_the_twin_and_stay_apart() -> None:
-    (task, _) = united(DAGS, task_of)
+    task = twin_task()
     named = [
         Buffer(name, "float32", (Const(4),), scope)
         for name, scope in (
@@ -131,7 +141,7 @@ def test_buffers_get_the_names_of_the_twin_and_stay_apart() -> None:
             ("T.pack", Scope.GLOBAL), (".workspace", Scope.GLOBAL),
         )
     ]  # fmt: skip
-    found = [buffer.name for buffer in renamed(named, task, task.twins[0])]
+    found = [buffer.name for buffer in renamed(named, task, task.identity.twins[0])]
     assert found == [
         "C", "T", "T.B.pack", "out", "out.1", "out_", "T.pack_", ".workspace",
     ]  # fmt: skip

@@ -21,7 +21,7 @@ from ansorpy.topi.workloads import Window, conv2d
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.reuse.warm import LOOKED_AT, NOTES, SEEDS
 from ansorpy.tuner.rule_sets.sets import find_rules
-from ansorpy.tuner.tasks.task import rules_name
+from ansorpy.tuner.tasks.identity import rules_name
 from ansorpy.tuner.tasks.trust import CODEGEN, is_current, is_trusted, versions
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools

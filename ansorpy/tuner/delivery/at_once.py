@@ -142,7 +142,7 @@ class Deliveries:
         self._budget.note_library(self._budget.spent_s - begin_s)
         if found is None:
             return
-        task.first = found.candidate
+        task.queue.first = found.candidate
         self._offered[task.name] = found.candidate, found.best_s
         short = self._early and not self._repeatable
         self._budget.note_answer(task.name, found.trial_s, short)
@@ -163,7 +163,7 @@ class Deliveries:
 
         Nothing is timed meanwhile, and all cores but one would idle.
         """
-        if task.rounds == 1 and task.name not in self._raced and not self._libraries:
+        if task.history.rounds == 1 and task.name not in self._raced and not self._libraries:
             entry = untuned(task)
             if isinstance(entry, Contestant):
                 self._pools.racing(task).prebuild(entry.kernel)
@@ -222,7 +222,7 @@ class Deliveries:
             yield Racing(task.name)
             result = self.finish(task)
         yield TaskDone(result)
-        for twin in task.twins:
+        for twin in task.identity.twins:
             yield TaskDone(twin_result(result, task, twin))
         self.remove_superseded(task, result)
         self._budget.note_end()
@@ -237,10 +237,10 @@ class Deliveries:
             if path is not None:
                 return final_race.result_of(task, kept, path)
         answered = self._firsts.get(task.name)
-        if answered is None or task.trials:
+        if answered is None or task.history.trials:
             return None
         if not self._hasty:
-            if task.known or not interrupted:
+            if task.history.known or not interrupted:
                 return None
             answered = answered.as_last(task, self._out)
             self._written.setdefault(task.name, set()).add(answered.kernel)
@@ -249,7 +249,7 @@ class Deliveries:
 
     def finish(self, task: Task) -> TaskResult:
         """Race the best candidates of a task, append the record, write the zip."""
-        if task.fixed and task.least_cost_s is None:
+        if task.space.fixed and task.history.least_cost_s is None:
             return final_race.empty_result(task, [])
         before = self._raced.get(task.name)
         if before is not None and before[0] == self._leaders(task):
@@ -268,12 +268,14 @@ class Deliveries:
         interrupted before its search space was opened has no result, nor a task of a model that had
         no trial: its answer stays.
         """
-        if not task.plans or not (task.trials or self._hasty):
+        if not task.space.plans or not (task.history.trials or self._hasty):
             return final_race.empty_result(task, [])
         leaders = self._leaders(task)
         pool = self._pools.racing(task)
         if len(leaders) > 1 and not self._budget.finish_tight():
-            times = pool.rerank([task.unbound(candidate) for candidate in leaders], RERANK_S, None)
+            times = pool.rerank(
+                [task.space.unbound(candidate) for candidate in leaders], RERANK_S, None
+            )
             cost_s = {c: t.cost_s for c, t in zip(leaders, times, strict=True) if t is not None}
             leaders = sorted(cost_s, key=cost_s.__getitem__) or leaders
         attempts = [[one] for one in (*leaders[:RACES], untuned_candidate(task))]
@@ -301,23 +303,25 @@ class Deliveries:
         A cost measured beside other load may be too small: one or two such costs exclude neither
         all other candidates nor the fastest as measured (ADR-0074).
         """
-        if not task.costs_s:
+        if not task.history.costs_s:
             return self._choices(task)
         if self._budget.hurried:
-            return task.ranked()[:1]
-        ranked = task.ranked()[:LEADERS]
-        limit_s = LEADING * max((task.costs_s[one] for one in ranked[:FINALISTS]), default=0.0)
-        near = [candidate for candidate in ranked if task.costs_s[candidate] <= limit_s]
+            return task.history.ranked()[:1]
+        ranked = task.history.ranked()[:LEADERS]
+        limit_s = LEADING * max(
+            (task.history.costs_s[one] for one in ranked[:FINALISTS]), default=0.0
+        )
+        near = [candidate for candidate in ranked if task.history.costs_s[candidate] <= limit_s]
         leaders = near if len(near) > FINALISTS else ranked[:FINALISTS]
-        return list(dict.fromkeys([*leaders, *task.fastest()[:FINALISTS]]))
+        return list(dict.fromkeys([*leaders, *task.history.fastest()[:FINALISTS]]))
 
     def _choices(self, task: Task) -> list[Candidate]:
         """Return the choice of the cost model, which races if there was no time for a trial."""
-        if self._libraries or not task.plans or task.fixed:
+        if self._libraries or not task.space.plans or task.space.fixed:
             return []
-        if task.first is None and self._model is not None:
-            task.first = next(iter(first_answer.choose(task, self._model, self._seed)), None)
-        return [] if task.first is None else [task.first]
+        if task.queue.first is None and self._model is not None:
+            task.queue.first = next(iter(first_answer.choose(task, self._model, self._seed)), None)
+        return [] if task.queue.first is None else [task.queue.first]
 
     def _finalists(
         self, task: Task, leaders: Sequence[Candidate]
@@ -333,7 +337,9 @@ class Deliveries:
         pool = self._pools.racing(task)
         first = finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
-        times = pool.rerank([task.unbound(candidate) for candidate in leaders], RERANK_S, kernel)
+        times = pool.rerank(
+            [task.space.unbound(candidate) for candidate in leaders], RERANK_S, kernel
+        )
         found: dict[int, tuple[float, int]] = {}  # by machine code: its time, its first place
         for place, timed in enumerate(times):
             if timed is not None:
@@ -353,18 +359,20 @@ class Deliveries:
                 task, finalists, pool, request, late=self._budget.finish_late, own=own,
                 expected_s=self._expected_s(task), peers=self._peers,
             )  # fmt: skip
-            survived = any(isfinite(task.costs_s.get(candidate, 0.0)) for candidate in finalists)
+            survived = any(
+                isfinite(task.history.costs_s.get(candidate, 0.0)) for candidate in finalists
+            )
             if survived or task.best_s is None or self._budget.finish_late():
                 break
         self._budget.note_finish(self._budget.spent_s - begin_s)
         if isinstance(raced, RaceResult):
             self._raced[task.name] = self._leaders(task), raced
-            task.note_race(raced.best_s)
+            task.history.note_race(raced.best_s)
         return raced
 
     def _expected_s(self, task: Task) -> float | None:
         """Return the time of the finalist that races without a trial; None if there were trials."""
-        if task.costs_s or task.first is None:
+        if task.history.costs_s or task.queue.first is None:
             return None
         answered = self._firsts.get(task.name)
         return UNKNOWN_S if answered is None else answered.best_s
@@ -381,7 +389,7 @@ class Deliveries:
 def untuned_candidate(task: Task) -> Candidate:
     """Return the naive loops of a task as one of its candidates."""
     plan = naive(task.dag, task.target)
-    return Candidate(task.add_plan(plan, plan_text(plan)), plan.smallest_row)
+    return Candidate(task.space.add_plan(plan, plan_text(plan)), plan.smallest_row)
 
 
 def as_untuned(result: TaskResult) -> TaskResult:

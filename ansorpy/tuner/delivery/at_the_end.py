@@ -57,10 +57,10 @@ class DeliveriesAtTheEnd:
 
     def _leaders(self, task: Task) -> list[Candidate]:
         """Return the best candidates; without trials, the choices of the model."""
-        return task.ranked() or self._chosen.get(task.name, [])
+        return task.history.ranked() or self._chosen.get(task.name, [])
 
     def _told(self, task: Task, result: TaskResult) -> Iterator[Event]:
         """Yield the result of a task, and that of each twin."""
         yield TaskDone(result)
-        for twin in task.twins:
+        for twin in task.identity.twins:
             yield TaskDone(twin_result(result, task, twin))

@@ -51,11 +51,11 @@ class EmulatedDeliveries(DeliveriesAtTheEnd):
         return result
 
     def _finish(self, task: Task) -> TaskResult:
-        if not task.plans:
+        if not task.space.plans:
             return replace(empty_result(task, []), estimated=True)
         pool = self._pools.of(task)
         plan = naive(task.dag, task.target)
-        plain = Candidate(task.add_plan(plan, plan_text(plan)), plan.smallest_row)
+        plain = Candidate(task.space.add_plan(plan, plan_text(plan)), plan.smallest_row)
         leaders = self._leaders(task)[:LEADERS]
         failed: dict[Program, Failed] = {}  # by program: several rows may give the same
         for candidate in dict.fromkeys((*leaders, plain)):
@@ -64,10 +64,10 @@ class EmulatedDeliveries(DeliveriesAtTheEnd):
             done = self._delivered(task, candidate, pool, failed)
             if not isinstance(done, Failed):
                 return self._result(task, *done)
-            if candidate in task.costs_s:
-                task.discard(candidate, done)
+            if candidate in task.history.costs_s:
+                task.history.discard(candidate, done)
             else:
-                task.note([done])
+                task.history.note([done])
             if done.kind == TOO_LONG:
                 break
         return replace(empty_result(task, []), estimated=True)
@@ -80,12 +80,12 @@ class EmulatedDeliveries(DeliveriesAtTheEnd):
         Args:
             failed: programs that were wrong; a new one is added.
         """
-        (outcome,) = pool.measure([task.unbound(candidate)])
+        (outcome,) = pool.measure([task.space.unbound(candidate)])
         if isinstance(outcome, Failed):
             return outcome
         assert isinstance(outcome, Estimated), "this pool estimates"
         try:
-            program = bind(task.plans[candidate.plan], candidate.row, task.target)
+            program = bind(task.space.plans[candidate.plan], candidate.row, task.target)
         except LoweringError as error:
             return Failed("build", str(error))
         wrong = failed.get(program) or pool.verify(program)
@@ -94,7 +94,7 @@ class EmulatedDeliveries(DeliveriesAtTheEnd):
             return wrong
         (record,) = task.records([candidate], [outcome], self._clock)
         try:
-            became = reformulated(task.plans[candidate.plan].state)
+            became = reformulated(task.space.plans[candidate.plan].state)
             paths = [
                 pack_emulated(
                     self._out,
@@ -104,7 +104,7 @@ class EmulatedDeliveries(DeliveriesAtTheEnd):
                     task.target,
                     reformulated=became,
                 )
-                for dag in (task.dag, *task.twins)
+                for dag in (task.dag, *task.identity.twins)
             ]
         except BuildError as error:
             return Failed("build", str(error))
@@ -116,14 +116,14 @@ class EmulatedDeliveries(DeliveriesAtTheEnd):
             key=task.key,
             best_s=None,
             baseline_s=None,
-            trials=task.trials,
-            seconds=self._budget.spent_s if not task.trials else task.seconds,
+            trials=task.history.trials,
+            seconds=self._budget.spent_s if not task.history.trials else task.history.seconds,
             verified=True,
             winner=None,
             kernel=kernel,
-            flop=task.flop,
-            failures=dict(task.failures),
-            examples=dict(task.examples),
+            flop=task.identity.flop,
+            failures=dict(task.history.failures),
+            examples=dict(task.history.examples),
             estimated=True,
             estimate=estimate,
         )

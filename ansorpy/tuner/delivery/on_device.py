@@ -60,13 +60,13 @@ class DeviceDeliveries(DeliveriesAtTheEnd):
         return None if path is None else result_of(task, kept, path)
 
     def _finish(self, task: Task) -> TaskResult:
-        if not task.plans:
+        if not task.space.plans:
             return empty_result(task, [])
         pool, failed = self._pools.racing(task), set[Candidate]()
         for _ in range(RACES):
             finalists = self._finalists(task, failed)
             raced = device_race.race(task, finalists, pool, self._digest, late=self._is_late)
-            wrong = {one for one in finalists if not isfinite(task.costs_s.get(one, 0.0))}
+            wrong = {one for one in finalists if not isfinite(task.history.costs_s.get(one, 0.0))}
             failed |= wrong
             if wrong != set(finalists) or not finalists or self._is_late():
                 break

@@ -5,7 +5,7 @@ scored as a round of the search is.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 from math import inf, prod
@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ansorpy.cost.model import ForTask
 from ansorpy.errors import SpecError
 from ansorpy.plan.plan import Plan
 from ansorpy.replay import plan_text
@@ -23,8 +22,10 @@ from ansorpy.schedule.lowered import PlanKey, Scheduled, applied, forms, placed
 from ansorpy.schedule.schedule import Schedule
 from ansorpy.schedule.template import Template
 from ansorpy.search import Candidate
+from ansorpy.search.evolve import Predictor
+from ansorpy.search.strategy import SearchView
 from ansorpy.state.steps import reformulations
-from ansorpy.tuner.tasks.task import Task
+from ansorpy.tuner.tasks.search_space import SearchSpace
 
 Point: TypeAlias = tuple[int, ...]  # the position of the value of each knob
 
@@ -63,41 +64,41 @@ class KnobSpace:
         """The number of points."""
         return prod(len(knob.values) for knob in self.knobs)
 
-    def open(self, task: Task) -> None:
+    def open(self, space: SearchSpace) -> None:
         """Find a point with a schedule.
 
         Raises:
             SpecError: there is none among the first `TRIES`; tells the most frequent reasons.
         """
         rng = np.random.default_rng(0)
-        if any(self.candidate(task, point) for point in self._drawn(rng)):
+        if any(self.candidate(space, point) for point in self._drawn(rng)):
             return
         told = "; ".join(f"{count} times: {why}" for why, count in self.reasons.most_common(3))
         raise SpecError(
-            f"cannot tune {task.name} by its template because none of {len(self.made)} choices of"
-            f" its knobs has a schedule ({told}); expected one that has"
+            f"cannot tune {space.dag.name} by its template because none of {len(self.made)} choices"
+            f" of its knobs has a schedule ({told}); expected one that has"
         )
 
-    def candidate(self, task: Task, point: Point) -> Candidate | None:
+    def candidate(self, space: SearchSpace, point: Point) -> Candidate | None:
         """Return the candidate of a point; None if its schedule does not fit."""
         if point not in self.made:
-            self.made[point] = self._make(task, point)
+            self.made[point] = self._make(space, point)
         return self.made[point]
 
-    def _make(self, task: Task, point: Point) -> Candidate | None:
+    def _make(self, space: SearchSpace, point: Point) -> Candidate | None:
         try:
-            schedule = self._schedule(task, point)
-            state = applied(schedule, task.dag, self.allow)
-            one = placed(schedule, state, task.target, self.plans)
+            schedule = self._schedule(space, point)
+            state = applied(schedule, space.dag, self.allow)
+            one = placed(schedule, state, space.target, self.plans)
         except SpecError as error:
             self.reasons[str(error)] += 1
             return None
-        task.allowed |= frozenset(reformulations(one.plan.state))
-        made = Candidate(task.add_plan(one.plan, plan_text(one.plan)), one.row)
+        space.allowed |= frozenset(reformulations(one.plan.state))
+        made = Candidate(space.add_plan(one.plan, plan_text(one.plan)), one.row)
         self.points.setdefault(made, point)
         return made
 
-    def find(self, task: Task, plan: str, row: tuple[int, ...]) -> Candidate | None:
+    def find(self, space: SearchSpace, plan: str, row: tuple[int, ...]) -> Candidate | None:
         """Return the candidate of a plan and a row; None if no point is found that makes it.
 
         The plan is that of choices of the knobs that change plans; then each of the other knobs
@@ -105,15 +106,15 @@ class KnobSpace:
         may not be found. The text of the plan is compared, never read.
         """
         if not self.shapes:
-            self.shapes = self._shapes(task)
+            self.shapes = self._shapes(space)
         point = self.shapes.get(plan)
         if point is None:
             return None
         for at in range(len(self.knobs)):
             moved = self._values(point, at)
-            point = max(moved, key=lambda one: self._matches(task, one, plan, row))
-        made = self.candidate(task, point)
-        same = made is not None and (task.texts[made.plan], made.row) == (plan, row)
+            point = max(moved, key=lambda one: self._matches(space, one, plan, row))
+        made = self.candidate(space, point)
+        same = made is not None and (space.texts[made.plan], made.row) == (plan, row)
         return made if same else None
 
     def _values(self, point: Point, at: int) -> list[Point]:
@@ -121,63 +122,57 @@ class KnobSpace:
         others = [one for one in range(len(self.knobs[at].values)) if one != point[at]]
         return [(*point[:at], one, *point[at + 1 :]) for one in (point[at], *others)]
 
-    def _shapes(self, task: Task) -> dict[str, Point]:
+    def _shapes(self, space: SearchSpace) -> dict[str, Point]:
         """Return a point of each plan by the text of the plan; of `SHAPES` points at most."""
         base = next(iter(self.points.values()), self.at(0))
-        own = set(map(id, self._plans(task, base)))
+        own = set(map(id, self._plans(space, base)))
         turned = [
             at
             for at in range(len(self.knobs))
-            if any(set(map(id, self._plans(task, p))) != own for p in self._values(base, at))
+            if any(set(map(id, self._plans(space, p))) != own for p in self._values(base, at))
         ]
         found: dict[str, Point] = {}
         choices = product(*(range(len(self.knobs[at].values)) for at in turned))
         for chosen in islice(choices, SHAPES):
             values = dict(zip(turned, chosen, strict=True))
             point = tuple(values.get(at, base[at]) for at in range(len(base)))
-            for plan in self._plans(task, point):
+            for plan in self._plans(space, point):
                 found.setdefault(plan_text(plan), point)
         return found
 
-    def _plans(self, task: Task, point: Point) -> list[Plan]:
-        return [one.plan for one in self._forms(task, point)]
+    def _plans(self, space: SearchSpace, point: Point) -> list[Plan]:
+        return [one.plan for one in self._forms(space, point)]
 
-    def _forms(self, task: Task, point: Point) -> list[Scheduled]:
+    def _forms(self, space: SearchSpace, point: Point) -> list[Scheduled]:
         """Return the plans of a point with its rows, legal or not; none if it has no schedule."""
         try:
-            schedule = self._schedule(task, point)
-            state = applied(schedule, task.dag, self.allow)
+            schedule = self._schedule(space, point)
+            state = applied(schedule, space.dag, self.allow)
         except SpecError:
             return []
-        return list(forms(schedule, state, task.target, self.plans))
+        return list(forms(schedule, state, space.target, self.plans))
 
-    def _matches(self, task: Task, point: Point, plan: str, row: tuple[int, ...]) -> int:
+    def _matches(self, space: SearchSpace, point: Point, plan: str, row: tuple[int, ...]) -> int:
         """Return the number of sizes of a row that a point gives; -1 if it has another plan."""
-        rows = [one.row for one in self._forms(task, point) if plan_text(one.plan) == plan]
+        rows = [one.row for one in self._forms(space, point) if plan_text(one.plan) == plan]
         return sum(map(eq, rows[0], row)) if rows else -1
 
-    def _schedule(self, task: Task, point: Point) -> Schedule:
+    def _schedule(self, space: SearchSpace, point: Point) -> Schedule:
         values = {knob.name: knob.values[at] for knob, at in zip(self.knobs, point, strict=True)}
-        return self.template.schedule(task.dag, values)
+        return self.template.schedule(space.dag, values)
 
     def propose(
-        self,
-        task: Task,
-        ranker: ForTask,
-        taken: Collection[Candidate],
-        count: int,
-        rng: np.random.Generator,
+        self, space: SearchSpace, view: SearchView, count: int, rng: np.random.Generator
     ) -> list[Candidate]:
-        """Return `count` candidates neither measured nor taken; fewer if fewer are found."""
-        seen = {*task.costs_s, *taken}
+        """Return `count` candidates that are not seen; fewer if fewer are found."""
         chosen: dict[Candidate, None] = {}
-        for points in (TUNERS[self.tuner](self, task, ranker, seen, count, rng), self._drawn(rng)):
+        for points in (TUNERS[self.tuner](self, space, view, count, rng), self._drawn(rng)):
             missed = 0
             for point in points:
                 if len(chosen) == count or missed == TRIES:
                     break
-                one = self.candidate(task, point)
-                if one is None or one in seen or one in chosen:
+                one = self.candidate(space, point)
+                if one is None or one in view.seen or one in chosen:
                     missed += 1
                     continue
                 chosen[one], missed = None, 0
@@ -203,80 +198,76 @@ class KnobSpace:
             for _ in range(TRIES):
                 yield self.random_point(rng)
 
-    def ranked(self, task: Task) -> list[Point]:
+    def ranked(self, view: SearchView) -> list[Point]:
         """Return the measured points that survived, the least cost first."""
-        return [self.points[one] for one in task.ranked() if one in self.points]
+        return [self.points[one] for one in view.measured if one in self.points]
 
 
 Proposals: TypeAlias = Iterator[Point]
 Tuner: TypeAlias = Callable[
-    [KnobSpace, Task, ForTask, Collection[Candidate], int, np.random.Generator], Proposals
+    [KnobSpace, SearchSpace, SearchView, int, np.random.Generator], Proposals
 ]
 
 
 def random(
-    space: KnobSpace, task: Task, ranker: ForTask, seen: Collection[Candidate], count: int,
-    rng: np.random.Generator,
-) -> Proposals:  # fmt: skip
+    own: KnobSpace, space: SearchSpace, view: SearchView, count: int, rng: np.random.Generator
+) -> Proposals:
     """Propose random points."""
-    return space._drawn(rng)
+    return own._drawn(rng)
 
 
 def grid(
-    space: KnobSpace, task: Task, ranker: ForTask, seen: Collection[Candidate], count: int,
-    rng: np.random.Generator,
-) -> Proposals:  # fmt: skip
+    own: KnobSpace, space: SearchSpace, view: SearchView, count: int, rng: np.random.Generator
+) -> Proposals:
     """Propose all points in order, from where the last round ended."""
-    while space.cursor < space.size:
-        space.cursor += 1
-        yield space.at(space.cursor - 1)
+    while own.cursor < own.size:
+        own.cursor += 1
+        yield own.at(own.cursor - 1)
 
 
 def genetic(
-    space: KnobSpace, task: Task, ranker: ForTask, seen: Collection[Candidate], count: int,
-    rng: np.random.Generator,
-) -> Proposals:  # fmt: skip
+    own: KnobSpace, space: SearchSpace, view: SearchView, count: int, rng: np.random.Generator
+) -> Proposals:
     """Propose children of the fastest quarter of the points, after `FIRST` random ones.
 
     Parents are drawn in proportion to their speed.
     """
-    if len(task.costs_s) < FIRST:
-        yield from space._drawn(rng)
-    fastest = space.ranked(task)
+    if len(view.costs_s) < FIRST:
+        yield from own._drawn(rng)
+    fastest = own.ranked(view)
     parents = fastest[: min(PARENTS, max(LEAST_PARENTS, len(fastest) // 4))]
     if not parents:
         return
-    costs_s = np.array([_cost_s(space, task, point) for point in parents])
+    costs_s = np.array([_cost_s(own, view, point) for point in parents])
     for _ in range(TRIES):
-        yield _child(space, parents, 1.0 / costs_s, rng)
+        yield _child(own, parents, 1.0 / costs_s, rng)
 
 
 def model(
-    space: KnobSpace, task: Task, ranker: ForTask, seen: Collection[Candidate], count: int,
-    rng: np.random.Generator,
-) -> Proposals:  # fmt: skip
+    own: KnobSpace, space: SearchSpace, view: SearchView, count: int, rng: np.random.Generator
+) -> Proposals:
     """Propose the unseen points of the best scores after some generations, and a few random ones.
 
     A generation is bred from the best of the one before, half of it measured points at first.
     """
-    population = space.ranked(task)[:PARENTS]
-    population += [space.random_point(rng) for _ in range(POPULATION - len(population))]
+    population = own.ranked(view)[:PARENTS]
+    population += [own.random_point(rng) for _ in range(POPULATION - len(population))]
     scores: dict[Point, float] = {}
     for _ in range(GENERATIONS):
         fresh = [point for point in dict.fromkeys(population) if point not in scores]
-        scores |= _scored(space, task, ranker, fresh)
+        scores |= _scored(own, space, view.model, fresh)
         best = sorted(scores, key=scores.__getitem__, reverse=True)[:PARENTS]
         if not best:
             break
         weights = np.array([scores[point] for point in best])
         weights = weights - weights.min() + 1e-3 * (1.0 + np.ptp(weights))
-        population = [_child(space, best, weights, rng) for _ in range(POPULATION)]
-    unseen = [point for point in scores if space.made[point] not in seen]
+        population = [_child(own, best, weights, rng) for _ in range(POPULATION)]
+    unseen = [point for point in scores if own.made[point] not in view.seen]
     ordered = sorted(unseen, key=scores.__getitem__, reverse=True)
     explored = sum(rng.random(count) < EPSILON)
     yield from ordered[: count - explored]
     for _ in range(explored):
-        yield space.random_point(rng)
+        yield own.random_point(rng)
     yield from ordered[count - explored :]
 
 
@@ -286,16 +277,16 @@ TUNERS: Final[dict[str, Tuner]] = {
 
 
 def _scored(
-    space: KnobSpace, task: Task, ranker: ForTask, points: Sequence[Point]
+    own: KnobSpace, space: SearchSpace, model: Predictor, points: Sequence[Point]
 ) -> dict[Point, float]:
     """Return the scores of the points that have a schedule; higher is better."""
-    made = {point: space.candidate(task, point) for point in points}
+    made = {point: own.candidate(space, point) for point in points}
     by_plan: dict[int, dict[Point, Candidate]] = {}
     for point, one in made.items():
         if one is not None:
             by_plan.setdefault(one.plan, {})[point] = one
-    batches = [task.features(plan, list(own.values())) for plan, own in by_plan.items()]
-    found = ranker.predict(batches) if batches else []
+    batches = [space.features(plan, list(own.values())) for plan, own in by_plan.items()]
+    found = model.predict(batches) if batches else []
     return {
         point: float(score)
         for own, scores in zip(by_plan.values(), found, strict=True)
@@ -304,15 +295,15 @@ def _scored(
 
 
 def _child(
-    space: KnobSpace, parents: Sequence[Point], weights: np.ndarray, rng: np.random.Generator
+    own: KnobSpace, parents: Sequence[Point], weights: np.ndarray, rng: np.random.Generator
 ) -> Point:
     """Return a point with each knob of one of two parents; some knobs are drawn again."""
     share = np.cumsum(weights) / np.sum(weights)
     first, second = (parents[min(int(at), len(parents) - 1)] for at in _drawn_two(share, rng))
-    picks = rng.random((2, len(space.knobs)))
+    picks = rng.random((2, len(own.knobs)))
     return tuple(
         int(rng.integers(len(knob.values))) if mutate < MUTATION else (one if pick < 0.5 else other)
-        for knob, one, other, pick, mutate in zip(space.knobs, first, second, *picks, strict=True)
+        for knob, one, other, pick, mutate in zip(own.knobs, first, second, *picks, strict=True)
     )
 
 
@@ -320,6 +311,6 @@ def _drawn_two(share: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.searchsorted(share, rng.random(2), side="right")
 
 
-def _cost_s(space: KnobSpace, task: Task, point: Point) -> float:
-    one = space.made[point]
-    return inf if one is None else task.costs_s[one]
+def _cost_s(own: KnobSpace, view: SearchView, point: Point) -> float:
+    one = own.made[point]
+    return inf if one is None else view.costs_s[one]

@@ -33,7 +33,7 @@ class Pools:
         if task.name not in self._pools:
             while len(self._pools) >= OPEN_POOLS:
                 self._pools.popitem(last=False)[1].close()
-            opened = self._back_end.open(task.dag, task.target, task.cold_bytes)
+            opened = self._back_end.open(task.dag, task.target, task.identity.cold_bytes)
             self._pools[task.name] = opened
         self._pools.move_to_end(task.name)
         return self._pools[task.name]

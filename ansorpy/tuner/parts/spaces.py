@@ -1,22 +1,22 @@
 """The candidates of a user in place of those that rules derive: one schedule, or a template."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.cost.model import ForTask
 from ansorpy.errors import SpecError
 from ansorpy.loopir.printer import text
 from ansorpy.replay import plan_text
 from ansorpy.schedule.knobs import Knob
-from ansorpy.schedule.lowered import Scheduled, applied, scheduled
-from ansorpy.schedule.schedule import read_schedule
+from ansorpy.schedule.lowered import applied, scheduled
+from ansorpy.schedule.schedule import Schedule, read_schedule
 from ansorpy.schedule.template import Template, read_template
 from ansorpy.search import Candidate
+from ansorpy.search.strategy import SearchView
 from ansorpy.state.steps import reformulations
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.modes import check_one_task
@@ -24,45 +24,47 @@ from ansorpy.tuner.options.plugins import SPACES, check_chosen
 from ansorpy.tuner.options.tune_options import TuneOptions
 from ansorpy.tuner.parts.knob_space import KnobSpace
 from ansorpy.tuner.requests.request import Request
-from ansorpy.tuner.tasks.task import Space, Task
+from ansorpy.tuner.tasks.search_space import OwnSpace, SearchSpace
 
 MAX_LINES: Final = 200  # lines of a loop nest that are shown
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OneSchedule:
-    """A space of one candidate: the schedule of mode manual."""
+    """A space of one candidate: the schedule of mode manual, which is lowered by `open`."""
 
+    schedule: Schedule
+    allow: frozenset[str]
     name: str
-    made: Scheduled
-    loops: str
+    loops: str = ""
+    made: Candidate | None = None
     single: bool = True
 
-    def open(self, task: Task) -> None:
-        """Add the plan of the schedule."""
-        task.add_plan(self.made.plan, plan_text(self.made.plan))
-        task.allowed = frozenset(reformulations(self.made.plan.state))
+    def open(self, space: SearchSpace) -> None:
+        """Lower the schedule.
+
+        Raises:
+            SpecError: a step or a size does not fit.
+        """
+        one = scheduled(self.schedule, space.dag, space.target, self.allow)
+        self.loops = shortened(text(one.program(space.target)))
+        self.made = Candidate(space.add_plan(one.plan, plan_text(one.plan)), one.row)
+        space.allowed = frozenset(reformulations(one.plan.state))
 
     def propose(
-        self,
-        task: Task,
-        ranker: ForTask,
-        taken: Collection[Candidate],
-        count: int,
-        rng: np.random.Generator,
+        self, space: SearchSpace, view: SearchView, count: int, rng: np.random.Generator
     ) -> list[Candidate]:
         """Return the schedule unless it is measured."""
-        one = Candidate(task.add_plan(self.made.plan, plan_text(self.made.plan)), self.made.row)
-        return [] if one in {*task.costs_s, *taken} else [one]
+        return [] if self.made is None or self.made in view.seen else [self.made]
 
-    def find(self, task: Task, plan: str, row: tuple[int, ...]) -> Candidate | None:
+    def find(self, space: SearchSpace, plan: str, row: tuple[int, ...]) -> Candidate | None:
         """Return the schedule if it has this plan and row."""
-        text = plan_text(self.made.plan)
-        same = (text, self.made.row) == (plan, row)
-        return Candidate(task.add_plan(self.made.plan, text), row) if same else None
+        made = self.made
+        same = made is not None and (space.texts[made.plan], made.row) == (plan, row)
+        return made if same else None
 
 
-def space_of(request: Request) -> Space | None:
+def space_of(request: Request) -> OwnSpace | None:
     """Return the candidates that a request describes; None for mode auto.
 
     Raises:
@@ -78,9 +80,7 @@ def space_of(request: Request) -> Space | None:
         name = digest_name("template", told_template(template, knobs, dag))
         return KnobSpace(name, template, knobs, request.tuner, allow)
     schedule = read_schedule(request.schedule)
-    made = scheduled(schedule, dag, request.target, allow)
-    loops = shortened(text(made.program(request.target)))
-    return OneSchedule(digest_name("manual", schedule.to_json()), made, loops)
+    return OneSchedule(schedule, allow, digest_name("manual", schedule.to_json()))
 
 
 def told_template(template: Template, knobs: tuple[Knob, ...], dag: Dag) -> dict[str, Any]:

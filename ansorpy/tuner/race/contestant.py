@@ -59,7 +59,7 @@ def schedule_text(plan: Plan, row: tuple[int, ...]) -> str:
 def finalist(task: Task, candidate: Candidate) -> Contestant | Failed:
     """Return the delivered form of a candidate."""
     number = candidate.plan
-    return contestant(task, task.plans[number], task.texts[number], candidate.row)
+    return contestant(task, task.space.plans[number], task.space.texts[number], candidate.row)
 
 
 def untuned(task: Task) -> Contestant | Failed:

@@ -63,7 +63,7 @@ def contestant(
 def finalist(task: Task, candidate: Candidate) -> DeviceContestant | Failed:
     """Return the program of a candidate."""
     number = candidate.plan
-    return contestant(task, task.plans[number], task.texts[number], candidate.row)
+    return contestant(task, task.space.plans[number], task.space.texts[number], candidate.row)
 
 
 def race(
@@ -134,7 +134,7 @@ def deliver(task: Task, raced: DeviceRace, folder: Path) -> Path:
     program, record = raced.entry.program, raced.record
     written = [
         pack_raced(folder, dag, renamed_program(program, task, dag), record, task.target)
-        for dag in (task.dag, *task.twins)
+        for dag in (task.dag, *task.identity.twins)
     ]
     return written[0]
 

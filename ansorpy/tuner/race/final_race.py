@@ -101,7 +101,7 @@ def race(
             own=own, peers=peers,
         )  # fmt: skip
 
-    costs_s = {name: task.costs_s.get(candidate) for name, candidate in named.items()}
+    costs_s = {name: task.history.costs_s.get(candidate) for name, candidate in named.items()}
     times, slowdown = calm_race(hold, costs_s, late)
 
     def record(entry: Contestant, ranking: Ranking) -> RaceResult | Failed:
@@ -195,8 +195,8 @@ def sealed(task: Task, raced: RaceResult, request: str) -> RaceResult:
     """Return a race as the answer to a request, after a search that found nothing better."""
     race = raced.record.race
     assert race is not None
-    trials = task.trials + task.known
-    ended = replace(race, request=request, trials=trials, seconds=task.seconds)
+    trials = task.history.trials + task.history.known
+    ended = replace(race, request=request, trials=trials, seconds=task.history.seconds)
     return replace(raced, record=replace(raced.record, race=ended))
 
 
@@ -254,7 +254,7 @@ def deliver(
         best_so_far: the search goes on; the manifests say so.
     """
     written = []
-    for dag in (task.dag, *task.twins):
+    for dag in (task.dag, *task.identity.twins):
         kernel = replace(entry.kernel, buffers=renamed(entry.kernel.buffers, task, dag))
         library = native
         if isinstance(native, Library):
@@ -275,19 +275,19 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         key=task.key,
         best_s=outcome.best_s,
         baseline_s=outcome.baseline_s,
-        trials=task.trials,
-        seconds=task.seconds,
+        trials=task.history.trials,
+        seconds=task.history.seconds,
         verified=True,
         winner=WINNERS[outcome.winner],
         own=outcome.own,
         peers=outcome.peers,
         kernel=path,
-        flop=task.flop,
+        flop=task.identity.flop,
         naive_s=min(outcome.naive_s, default=None),
         numpy_s=min(outcome.numpy_s, default=None),
         numpy_note=outcome.numpy_note,
-        failures=dict(task.failures),
-        examples=dict(task.examples),
+        failures=dict(task.history.failures),
+        examples=dict(task.history.examples),
         from_store=from_store,
         rate=rate,
         candidate=(record.plan, record.row) if outcome.delivered == "tuned" else None,
@@ -298,18 +298,18 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
 
 def empty_result(task: Task, failures: list[Failed]) -> TaskResult:
     """Return the result of a task of which nothing survived."""
-    task.note(failures)
+    task.history.note(failures)
     return TaskResult(
         name=task.name,
         key=task.key,
         best_s=None,
         baseline_s=None,
-        trials=task.trials,
-        seconds=task.seconds,
+        trials=task.history.trials,
+        seconds=task.history.seconds,
         verified=False,
         winner=None,
         kernel=None,
-        flop=task.flop,
-        failures=dict(task.failures),
-        examples=dict(task.examples),
+        flop=task.identity.flop,
+        failures=dict(task.history.failures),
+        examples=dict(task.history.examples),
     )

@@ -67,7 +67,7 @@ class First:
         """Return the event of the answer, `seconds` after the tuning began."""
         return FirstAnswer(
             task.name, self.kernel, self.best_s, seconds, self.cases,
-            from_store=task.known > 0 and not task.trials, library=self.library,
+            from_store=task.history.known > 0 and not task.history.trials, library=self.library,
         )  # fmt: skip
 
     def as_last(self, task: Task, out: Path) -> "First":
@@ -77,23 +77,24 @@ class First:
 
     def result(self, task: Task, seconds: float) -> TaskResult:
         """Return the result of a tuning without trials."""
+        flop = task.identity.flop
         return TaskResult(
             name=task.name,
             key=task.key,
             best_s=self.best_s,
             baseline_s=None,
-            trials=task.trials,
+            trials=task.history.trials,
             seconds=seconds,
             verified=True,
             winner="tuned",
             kernel=self.kernel,
-            flop=task.flop,
-            failures=dict(task.failures),
-            examples=dict(task.examples),
-            rate=Rate(task.flop / self.best_s, effective=True) if task.flop else None,
+            flop=flop,
+            failures=dict(task.history.failures),
+            examples=dict(task.history.examples),
+            rate=Rate(flop / self.best_s, effective=True) if flop else None,
             compile_s=self.record.compile_s,
             library=self.library,
-            candidate=(task.texts[self.candidate.plan], self.candidate.row),
+            candidate=(task.space.texts[self.candidate.plan], self.candidate.row),
         )
 
 
@@ -102,12 +103,12 @@ def choose(task: Task, model: CostModel, seed: int) -> list[Candidate]:
 
     The random numbers are its own: a search does not depend on whether it was asked.
     """
-    measured = task.ranked()[:ATTEMPTS]
+    measured = task.history.ranked()[:ATTEMPTS]
     if measured:
         return measured
     rng = np.random.default_rng((seed, 1))
     ranker = ForTask(model, task.key)
-    found = evolve(task.plans, ranker, (), rng, SETTINGS, target=task.target)
+    found = evolve(task.space.plans, ranker, (), rng, SETTINGS, target=task.target)
     return [scored.candidate for scored in found]
 
 
@@ -121,7 +122,7 @@ def attempts_of(
             fastest: no trial will correct the model.
     """
     found = choose(task, model, seed)
-    together = best_of_plans(found) if timed and not task.ranked() else []
+    together = best_of_plans(found) if timed and not task.history.ranked() else []
     rest = [one for one in found if one not in together]
     return [one for one in (together, *([one] for one in rest[:ATTEMPTS])) if one]
 
@@ -182,9 +183,9 @@ def _write(
     best_so_far: bool = False,
 ) -> Path:
     """Write the zip of a library, and one for each twin; return the zip of the task."""
-    became = reformulated(task.plans[candidate.plan].state)
+    became = reformulated(task.space.plans[candidate.plan].state)
     paths = []
-    for dag in (task.dag, *task.twins):
+    for dag in (task.dag, *task.identity.twins):
         named = replace(library, buffers=renamed(library.buffers, task, dag))
         path = pack_native(out, dag, named, record, task.target, cases, became, test, best_so_far)
         paths.append(path)
@@ -219,9 +220,9 @@ def exports_of(task: Task, candidates: Sequence[Candidate]) -> dict[str, tuple[C
     """Return candidates and their exports by prefix, without those that cannot be lowered."""
     found: dict[str, tuple[Candidate, Export]] = {}
     for candidate in candidates:
-        text = f"{task.workload} {task.texts[candidate.plan]} {candidate.row}"
+        text = f"{task.identity.workload} {task.space.texts[candidate.plan]} {candidate.row}"
         with suppress(LoweringError):
-            program = bind(task.plans[candidate.plan], candidate.row, task.target)
+            program = bind(task.space.plans[candidate.plan], candidate.row, task.target)
             export = export_program(task, program, text)
             found[export.prefix] = candidate, export
     return found

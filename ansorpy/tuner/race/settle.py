@@ -75,10 +75,10 @@ def settle(
     )
     for name, candidate in named.items():
         if name in failed:
-            task.discard(candidate, failed[name])
+            task.history.discard(candidate, failed[name])
     note = "" if without is None else without.message
-    while any(name in finished for name in (named if task.fixed else fit)):
-        ranking = rank(finished, note, task.fixed)
+    while any(name in finished for name in (named if task.space.fixed else fit)):
+        ranking = rank(finished, note, task.space.fixed)
         ranking = replace(ranking, own=(*ranking.own, *own), peers=(*ranking.peers, *peers))
         raced = record(fit[ranking.chosen], ranking)
         if not isinstance(raced, Failed):
@@ -86,7 +86,7 @@ def settle(
         del finished[ranking.chosen]
         failed[ranking.chosen] = raced
         if ranking.chosen in named:
-            task.discard(named[ranking.chosen], raced)
+            task.history.discard(named[ranking.chosen], raced)
     return [one for name, one in failed.items() if name not in named]
 
 
@@ -107,8 +107,8 @@ def race_of(task: Task, entry: Entrant, ranking: Ranking, test: Test, request: s
         span=(test.low, test.high),
         tolerances=test.tolerances,
         magnitude=test.magnitude,
-        trials=task.trials + task.known,
-        seconds=task.seconds,
+        trials=task.history.trials + task.history.known,
+        seconds=task.history.seconds,
         request=request,
         reformulated=entry.reformulated,
         errors=ranking.errors,
@@ -131,8 +131,8 @@ def record_of(
     """
     return Record(
         key=task.key,
-        workload=task.workload,
-        rules=task.rules,
+        workload=task.identity.workload,
+        rules=task.identity.rules,
         plan=entry.plan,
         row=entry.row,
         outcome=Measured(race.delivered_s, build_s=compile_s),
@@ -140,6 +140,6 @@ def record_of(
         versions=versions(task.dag),
         created_s=now_s,
         race=race,
-        parts=task.parts,
-        **task.carried,
+        parts=task.identity.parts,
+        **task.identity.carried,
     )

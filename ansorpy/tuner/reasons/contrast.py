@@ -31,10 +31,10 @@ FloatArray = npt.NDArray[np.float64]
 
 def contrast_of(task: Task, result: TaskResult, model: CostModel) -> Contrast | None:
     """Return the contrast of a result; None without a delivered candidate or a runner-up."""
-    if result.candidate is None or result.candidate[0] not in task.texts:
+    if result.candidate is None or result.candidate[0] not in task.space.texts:
         return None
     text, row = result.candidate
-    winner = Candidate(task.texts.index(text), row)
+    winner = Candidate(task.space.texts.index(text), row)
     second = runner_up(task, winner)
     if second is None:
         return None
@@ -50,8 +50,9 @@ def contrast_of(task: Task, result: TaskResult, model: CostModel) -> Contrast | 
 
 def runner_up(task: Task, winner: Candidate) -> Candidate | None:
     """Return the best other candidate by its cost; an equal cost is that of equal machine code."""
-    cost_s = task.costs_s.get(winner, inf)
-    ranked = (one for one in task.ranked() if one != winner and task.costs_s[one] != cost_s)
+    costs_s = task.history.costs_s
+    cost_s = costs_s.get(winner, inf)
+    ranked = (o for o in task.history.ranked() if o != winner and costs_s[o] != cost_s)
     return next(ranked, None)
 
 
@@ -71,7 +72,7 @@ def differences(
     """
     if not isinstance(model, GbmModel) or not model.trained:
         return ()
-    batches = [task.features(one.plan, [one]) for one in (winner, second)]
+    batches = [task.space.features(one.plan, [one]) for one in (winner, second)]
     parts = [model.parts(batch, task.key) for batch in batches]
     delta = parts[0] - parts[1]
     total = float(np.abs(delta).sum())
@@ -99,5 +100,5 @@ def _values(batch: npt.NDArray[np.float32]) -> FloatArray:
 
 
 def _time(task: Task, candidate: Candidate) -> float | None:
-    time_s = task.times_s.get(candidate, inf)
+    time_s = task.history.times_s.get(candidate, inf)
     return time_s if time_s < inf else None

@@ -34,27 +34,27 @@ class Traits:
 
 def suspects_of(task: Task) -> tuple[Suspect, ...]:
     """Return the suspects of a task, at most one of each kind of failure."""
-    if len(task.kinds) < LEAST_FAILED:
+    if len(task.history.kinds) < LEAST_FAILED:
         return ()
-    return suspects([trial_of(task, candidate) for candidate in task.costs_s])
+    return suspects([trial_of(task, candidate) for candidate in task.history.costs_s])
 
 
 def trial_of(task: Task, candidate: Candidate) -> Traits:
     """Return the traits of a measured candidate."""
     sizes = sizes_of(task, candidate)
-    return Traits(structure_of(task, candidate), sizes, task.kinds.get(candidate, ""))
+    return Traits(structure_of(task, candidate), sizes, task.history.kinds.get(candidate, ""))
 
 
 def sizes_of(task: Task, candidate: Candidate) -> dict[str, int]:
     """Return the sizes of a candidate by name."""
-    names = (size.name for size in task.plans[candidate.plan].sizes)
+    names = (size.name for size in task.space.plans[candidate.plan].sizes)
     return dict(zip(names, candidate.row, strict=True))
 
 
 def structure_of(task: Task, candidate: Candidate) -> tuple[str, ...]:
     """Return the rules and the structural choices of a candidate, as texts."""
-    plan = task.plans[candidate.plan]
-    rules = (f"rule {one}" for one in task.rules_of(plan.state))
+    plan = task.space.plans[candidate.plan]
+    rules = (f"rule {one}" for one in task.space.rules_of(plan.state))
     choices = (text for name, choice in plan.choices for text in _choices(name, choice))
     return (*rules, *choices)
 

@@ -22,7 +22,8 @@ from ansorpy.tuner.race import device_race
 from ansorpy.tuner.race.contestant import Contestant, contestant
 from ansorpy.tuner.race.final_race import deliver, export_of, result_of
 from ansorpy.tuner.requests.own_kernels import OwnByTask
-from ansorpy.tuner.tasks.task import Task, failures_of
+from ansorpy.tuner.tasks.history import failures_of
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.trust import is_current, is_trusted
 
 
@@ -43,7 +44,7 @@ def request_digest(
     """
     weights = totals(networks)
     asked: dict[str, object] = {
-        "tasks": [(task.key, task.rules, weights[task.name]) for task in tasks],
+        "tasks": [(task.key, task.identity.rules, weights[task.name]) for task in tasks],
         "trials": options.trials,
         "seconds": options.seconds,
         "seed": options.seed,
@@ -84,13 +85,14 @@ def answer(
     """
     for record in reversed(records):
         outcome = record.race
-        if outcome is None or record.rules != task.rules or not is_trusted(record, task.dag):
+        same = record.rules == task.identity.rules
+        if outcome is None or not same or not is_trusted(record, task.dag):
             continue
         if outcome.request != request and outcome.trials < trials:
             continue
         path = deliver_again(task, record, folder)
         if path is not None:
-            task.note(failures_of(records))
+            task.history.note(failures_of(records))
             return result_of(task, record, path, from_store=True)
     return None
 

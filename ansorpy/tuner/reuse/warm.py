@@ -12,18 +12,15 @@ from typing import Final
 from ansorpy.errors import RecordError, shown
 from ansorpy.events import Seeded
 from ansorpy.frontends.json.strict import parse_json
-from ansorpy.gpus import PRESETS
 from ansorpy.measure.outcome import Estimated, Measured
 from ansorpy.plan.bind import bind
 from ansorpy.plan.flatten import flattened
 from ansorpy.population import nearest_legal
-from ansorpy.records import Record, task_key
-from ansorpy.replay import UNFIT, carried_dag, check_row, plan_from_text, plan_text
+from ansorpy.records import Record
+from ansorpy.replay import UNFIT, check_row, plan_from_text, plan_text
 from ansorpy.search import Candidate
 from ansorpy.state.text import steps_to_json
-from ansorpy.target import gpu_target
-from ansorpy.te.analysis import structure_key
-from ansorpy.te.dag import Compute, Dag
+from ansorpy.tuner.reuse.sources import Sources
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.trust import is_trusted
 
@@ -34,35 +31,23 @@ NOTES: Final = 3  # reasons that are told
 MAX_LENGTH: Final = 2**20  # largest length of a row of another machine, before it is moved
 
 
-def estimate_keys(task: Task) -> tuple[str, ...]:
-    """Return the keys of estimates for the GPU of a task and for the preset of its kind."""
-    preset = PRESETS.get(task.target.cpu)
-    targets = [task.target, *([] if preset is None else [gpu_target(task.target.cpu, preset)])]
-    keys = (task_key(task.workload, one, task.cold_bytes, estimated=True) for one in targets)
-    return tuple(dict.fromkeys(keys))
-
-
 def start(
-    task: Task,
-    records: Sequence[Record],
-    trials: int,
-    estimates: Sequence[Record] = (),
-    elsewhere: Sequence[Record] = (),
-    late: Callable[[], bool] | None = None,
+    task: Task, sources: Sources, trials: int, late: Callable[[], bool] | None = None
 ) -> Iterator[Seeded]:
     """Load the trusted records of a task and defer programs of the others to its first round.
 
     Args:
-        estimates: of the task, which a device is going to measure.
-        elsewhere: of other machines; for a task without own measurements.
+        trials: of the task; programs take at most a quarter of them.
         late: once it returns True, no further plan of a trusted record is lowered.
     """
-    task.load_records(records, late)
-    reasons = seed(task, records, trials, estimates)
-    if not task.costs_s:
-        reasons = (*reasons, *_hold(task, elsewhere, trials, moved=True))[:NOTES]
-    if task.held or reasons:
-        yield Seeded(task.name, len(task.held), reasons)
+    task.load_records(sources.known, late)
+    reasons = seed(task, sources.known, trials, sources.estimates)
+    if not task.history.costs_s:
+        reasons = (*reasons, *_hold(task, sources.elsewhere, trials, moved=True))[:NOTES]
+    if task.queue.held or reasons:
+        yield Seeded(task.name, len(task.queue.held), reasons)
+    if sources.answered is not None:
+        task.hold(*sources.answered)
 
 
 def seed(
@@ -74,7 +59,7 @@ def seed(
 
     Args:
         trials: of the task; the programs take at most a quarter of them.
-        estimates: as of `start`.
+        estimates: of the task, which a device is going to measure.
 
     Returns:
         Why others cannot be replayed, a few of the reasons.
@@ -94,35 +79,6 @@ def seed(
     return _hold(task, claimed, trials)
 
 
-def of_same_extents(dag: Dag, records: Iterable[Record]) -> tuple[Record, ...]:
-    """Return the records of Dags of the same structure and extents, in order.
-
-    A record whose Dag is invalid is left out.
-    """
-    own = (structure_key(dag), _extents(dag))
-    found = []
-    for record in records:
-        try:
-            other = carried_dag(record)
-        except UNFIT:
-            continue
-        if (structure_key(other), _extents(other)) == own:
-            found.append(record)
-    return tuple(found)
-
-
-def _extents(dag: Dag) -> list[int]:
-    """Return the extents of all axes of all nodes, in order."""
-    return [
-        extent
-        for node in dag.nodes
-        for extent in (
-            *node.shape,
-            *(axis.extent for axis in (node.reduce_axes if isinstance(node, Compute) else ())),
-        )
-    ]
-
-
 def _hold(
     task: Task, records: Sequence[Record], trials: int, moved: bool = False
 ) -> tuple[str, ...]:
@@ -135,18 +91,18 @@ def _hold(
         Reasons for which records start nothing, at most NOTES.
     """
     most = min(SEEDS, trials // SHARE)
-    sketches = _sketches(task) if records and most > len(task.held) else frozenset()
+    sketches = _sketches(task) if records and most > len(task.queue.held) else frozenset()
     notes: list[str] = []
     for record in records[:LOOKED_AT]:
-        if len(task.held) >= most:
+        if len(task.queue.held) >= most:
             break
         try:
             candidate = _candidate(task, record, sketches, moved)
         except RecordError as error:
             notes.append(f"record {record.id[:12]} starts nothing: {error}")
             continue
-        if candidate not in {*task.costs_s, *task.held}:
-            task.held.append(candidate)
+        if candidate not in {*task.history.costs_s, *task.queue.held}:
+            task.queue.held.append(candidate)
     return tuple(notes[:NOTES])
 
 
@@ -159,7 +115,7 @@ def _by_claim(claims: Iterable[tuple[float, Record]]) -> list[Record]:
 
 
 def _sketches(task: Task) -> frozenset[str]:
-    return frozenset(_text(steps_to_json(flattened(sketch))) for sketch in task.sketches)
+    return frozenset(_text(steps_to_json(flattened(sketch))) for sketch in task.space.sketches)
 
 
 def _text(steps: object) -> str:
@@ -178,8 +134,8 @@ def _candidate(
         RecordError: the record has no sketch of this request, or its row is not legal; of a user's
             space, none of the candidates.
     """
-    if task.space is not None:
-        found = task.space.find(task, record.plan, record.row)
+    if task.space.own is not None:
+        found = task.space.own.find(task.space, record.plan, record.row)
         if found is None:
             raise RecordError("no choice of the knobs gives its schedule on this machine")
         return found
@@ -192,7 +148,7 @@ def _candidate(
             row = nearest_legal(plan, [min(value, MAX_LENGTH) for value in row])
         check_row(plan, row)
         bind(plan, row, task.target)
-        return Candidate(task.add_plan(plan, plan_text(plan)), row)
+        return Candidate(task.space.add_plan(plan, plan_text(plan)), row)
     except RecordError:
         raise
     except UNFIT as error:

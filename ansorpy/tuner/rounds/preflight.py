@@ -67,14 +67,15 @@ def check_kernel(
     Raises:
         RunError: the untuned kernel cannot be built, crashes or is wrong.
     """
-    searched = [one for one in tasks if not (one.estimated or one.fixed or one.recorded)]
+    free = (one for one in tasks if not (one.identity.estimated or one.space.fixed))
+    searched = [one for one in free if not one.queue.recorded]
     if not searched:
         return
     proved = next((one for one in searched if one.has_answer), None)
-    task = proved or min(searched, key=lambda one: one.flop)
+    task = proved or min(searched, key=lambda one: one.identity.flop)
     need_bytes = CHECKING_TIMES * max(dag_bytes(one.dag) for one in tasks)
     if proved is not None:
-        by = "the first answer" if task.first is not None else "a trial on record"
+        by = "the first answer" if task.queue.first is not None else "a trial on record"
         yield Preflight(task.name, by, 0.0, need_bytes, free_bytes)
         return
     begin_s = clock()

@@ -21,7 +21,8 @@ from ansorpy.search import Candidate
 from ansorpy.search.strategy import SearchView
 from ansorpy.tuner.reasons.suspects import suspects_of
 from ansorpy.tuner.tasks.checkpoint import Checkpoint, Journal
-from ansorpy.tuner.tasks.task import Task, costs_of
+from ansorpy.tuner.tasks.history import costs_of
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.uncollected import uncollected
 
 MIN_GAIN_S: Final = 1e-9  # the resolution of the clock
@@ -67,9 +68,7 @@ def evolve(
     Builders build the deferred candidates meanwhile.
     """
     prebuild(task, pool)
-    chosen = list(task.held)
-    if task.first is not None and task.first not in {*task.costs_s, *chosen}:
-        chosen.append(task.first)
+    chosen = task.queue.waiting(task.history.costs_s)
     missing = max(0, count - len(chosen))
     return chosen + propose(task, ForTask(model, task.key), chosen, missing, rng)
 
@@ -81,18 +80,17 @@ def propose(
     """Return `count` candidates neither measured nor taken; fewer if fewer are left."""
     if not count:
         return []
-    if task.space is not None:
-        return task.space.propose(task, ranker, taken, count, rng)
-    seen = {*task.costs_s, *taken}
-    view = SearchView(
-        task.key, task.plans, task.target, task.costs_s, task.ranked(), seen, ranker
-    )  # fmt: skip
+    space, costs_s, ranked = task.space, task.history.costs_s, task.history.ranked()
+    seen = {*costs_s, *taken}
+    view = SearchView(task.key, space.plans, task.target, costs_s, ranked, seen, ranker)
+    if space.own is not None:
+        return space.own.propose(space, view, count, rng)
     return list(task.strategy.propose(view, count, rng))
 
 
 def bind(task: Task, chosen: Sequence[Candidate]) -> list[Unbound]:
     """Return candidates for the builders, which bind each to a program in their processes."""
-    return [task.unbound(candidate) for candidate in chosen]
+    return [task.space.unbound(candidate) for candidate in chosen]
 
 
 def emit(
@@ -120,7 +118,7 @@ def prebuild(task: Task, pool: MeasurePool, later: bool = False) -> None:
     Args:
         later: start once the present round has nothing left to build.
     """
-    new = [candidate for candidate in task.held if task.outcome_on_record(candidate) is None]
+    new = [candidate for candidate in task.queue.held if task.outcome_on_record(candidate) is None]
     pool.prebuild(*bind(task, new), later=later)
 
 
@@ -128,7 +126,7 @@ def measure(
     task: Task, chosen: Sequence[Candidate], emitted: Emission, late: Callable[[], bool]
 ) -> tuple[list[Candidate], list[Outcome]]:
     """Return candidates and their outcomes, except those for which it was too late."""
-    found = emitted(task.least_cost_s, late)
+    found = emitted(task.history.least_cost_s, late)
     done = [(c, o) for c, o in zip(chosen, found, strict=True) if o is not None]
     return [candidate for candidate, _ in done], [outcome for _, outcome in done]
 
@@ -141,7 +139,7 @@ def update(
     Returns:
         The quality of the model's predictions of the round before the training.
     """
-    task.learn(chosen, outcomes)
+    task.history.learn(chosen, outcomes)
     samples = tuple(task.samples(chosen))
     quality = quality_of(samples, ForTask(model, task.key))
     model.update(samples)
@@ -156,15 +154,15 @@ def append(
     Args:
         before_s: the time of the fastest trial of the task before the round.
     """
-    failures = dict(task.failures)
+    history = task.history
     told = RoundDone(
-        task.name, task.rounds, task.trials, task.trial_s, failures, done.quality, done.spent,
-        task.estimated, suspects_of(task),
+        task.name, history.rounds, history.trials, history.trial_s, dict(history.failures),
+        done.quality, done.spent, task.identity.estimated, suspects_of(task),
     )  # fmt: skip
     journal.append_round(told, task.records(done.chosen, done.outcomes), checkpoint)
-    best_s = task.trial_s
+    best_s = history.trial_s
     if best_s is not None and (before_s is None or best_s < before_s - MIN_GAIN_S):
-        yield Improved(task.name, best_s, task.trials)
+        yield Improved(task.name, best_s, history.trials)
     yield told
 
 

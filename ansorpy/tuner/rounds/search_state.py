@@ -48,7 +48,7 @@ class StopCriteria:
         """Add the weighted latency after a round."""
         latency_s = self.latency_s(tasks)
         if latency_s is not None:
-            self.latencies.append((sum(task.trials for task in tasks), latency_s))
+            self.latencies.append((sum(task.history.trials for task in tasks), latency_s))
 
     def latency_s(self, tasks: Sequence[Task]) -> float | None:
         """Return the weighted sum of the best times; None if a task has none yet."""
@@ -95,9 +95,10 @@ class SearchState:
         self.picking, self._dealing = np.random.default_rng(seed).spawn(2)
         self.scheduler = TaskScheduler(shares, settings, self._dealing, clock, objective)
         for task in tasks:
-            if task.least_cost_s is not None:
+            known, least_s = task.history.known, task.history.least_cost_s
+            if least_s is not None:
                 untried = task.has_untried_algorithm
-                self.scheduler.resume(task.name, task.known, task.least_cost_s, warm_up=untried)
+                self.scheduler.resume(task.name, known, least_s, warm_up=untried)
 
     def next_turn(self) -> Turn | None:
         """Return whose turn it is; None when the search is over."""
@@ -107,7 +108,7 @@ class SearchState:
         if turn is None:
             return None
         trials = self.budget.fitting(turn.trials)
-        if not self.tasks[turn.task.name].rounds:
+        if not self.tasks[turn.task.name].history.rounds:
             trials = self.budget.opening(turn.task.name, trials)
         return replace(turn, trials=trials) if trials else None
 
@@ -122,7 +123,8 @@ class SearchState:
         """
         usual = turn.trials // HELD
         large = self.scheduler.round_trials >= LARGE_ROUND
-        return max(usual, FIRST_HELD) if large and not self.tasks[turn.task.name].rounds else usual
+        rounds = self.tasks[turn.task.name].history.rounds
+        return max(usual, FIRST_HELD) if large and not rounds else usual
 
     def task_continues(self, turn: Turn) -> bool:
         """Return whether the task of a turn has the next one, too, as far as can be foretold."""
@@ -154,7 +156,7 @@ class SearchState:
             scheduler=self.scheduler.snapshot(),
             picking=state_of(self.picking),
             dealing=state_of(self._dealing),
-            tasks={name: task.seconds for name, task in self.tasks.items()},
+            tasks={name: task.history.seconds for name, task in self.tasks.items()},
             latencies=tuple(self.criteria.latencies),
             held={name: task.pending_texts() for name, task in self.tasks.items()},
             searches={
@@ -172,7 +174,7 @@ class SearchState:
             The samples for the cost model: first those of earlier tunings.
         """
         known = self.tasks.values()
-        samples = [one for task in known for one in task.samples(list(task.costs_s))]
+        samples = [one for task in known for one in task.samples(list(task.history.costs_s))]
         for name, records in stored.rounds:
             task = self.tasks[name]
             samples += task.samples(task.replay_round(records))
@@ -182,7 +184,7 @@ class SearchState:
             set_state(self._dealing, stored.checkpoint.dealing)
             self.criteria.latencies = [(int(n), float(s)) for n, s in stored.checkpoint.latencies]
             for name, seconds in stored.checkpoint.tasks.items():
-                self.tasks[name].seconds = seconds
+                self.tasks[name].history.seconds = seconds
             for name, held in stored.checkpoint.held.items():
                 self.tasks[name].restore_pending(held)
             for name, memory in stored.checkpoint.searches.items():

@@ -27,17 +27,19 @@ from ansorpy.tuner.parts.plugged import generator_of, model_of, recorded_parts, 
 from ansorpy.tuner.parts.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.parts.spaces import generated_name, space_of
 from ansorpy.tuner.parts.stores import store_of
-from ansorpy.tuner.requests.request import Answered, Request
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.reuse import record_lookup
-from ansorpy.tuner.reuse.warm import estimate_keys, of_same_extents
+from ansorpy.tuner.reuse.sources import Sources, own_records, sources_of
 from ansorpy.tuner.rounds.scheduler import Settings
 from ansorpy.tuner.rounds.search_state import SearchState, StopCriteria
 from ansorpy.tuner.rounds.share import Share
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.checkpoint import Journal, StoredSearch, StoreJournal
-from ansorpy.tuner.tasks.task import Task, rules_name
+from ansorpy.tuner.tasks.identity import Identity, rules_name
+from ansorpy.tuner.tasks.search_space import SearchSpace
+from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import LIBRARY_END_S, UNTUNED_S, TimeBudget, least_s
-from ansorpy.tuner.tasks.twins import leaders, summed, twin_names, united
+from ansorpy.tuner.tasks.twins import leaders, summed, twin_names, with_twins
 
 AnyDeliveries = Deliveries | EmulatedDeliveries | DeviceDeliveries
 
@@ -49,11 +51,8 @@ class Setup:
     rules: tuple[Rule, ...]
     tasks: tuple[Task, ...]  # equal Dags are one task
     networks: Networks  # the weight of each task in each network
-    known: Mapping[str, Sequence[Record]]  # records that the search starts from, by task
+    sources: Mapping[str, Sources]  # by task
     answers: Mapping[str, Sequence[Record]]  # records whose races may answer the request, by task
-    estimates: Mapping[str, Sequence[Record]]  # programs to measure on the device first, by task
-    elsewhere: Mapping[str, Sequence[Record]]  # records of other machines, by task
-    answered: Answered  # candidates that are measured first, by task
     share: int  # trials of each task
     enough: float  # trials behind the answer to another request that also answers this one
     digest: str  # identity of the request
@@ -65,11 +64,12 @@ class Setup:
 
     def started(self, request: Request) -> Started:
         """Return the first event."""
-        counts = tuple(sum(r.race is None for r in found) for found in self.known.values())
+        found = [one.known for one in self.sources.values()]
+        counts = tuple(sum(record.race is None for record in known) for known in found)
         twins = twin_names(leaders(request.dags))
         target = request.target
         threads = target.cores if target.kind == "cpu" else 0
-        return Started(tuple(self.known), counts, request.trials, request.seconds, twins, threads)
+        return Started(tuple(self.sources), counts, request.trials, request.seconds, twins, threads)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -118,40 +118,35 @@ def prepare(
     rules = find_rules(kind, request.allow, request.without) if rules is None else rules
     out = writable(data_dir() / "kernels" if out is None else out)
     cold = cold_bytes(request.weights_bytes, request.target)
-    space = space_of(request)
-    named = generated_name(request, rules_name(kind, rules)) if space is None else space.name
-    tasks = united(
-        request.dags,
-        lambda dag: Task.of(
-            dag, request.target, named, cold, request.estimated, request.measured_by, request.copies
-        ),
-    )
+    own = space_of(request)
+    named = generated_name(request, rules_name(kind, rules)) if own is None else own.name
+    parts = recorded_parts(request)
+    tasks = tuple(
+        Task(
+            Identity(
+                dag, request.target, named, cold, request.estimated, request.measured_by,
+                request.copies, twins, parts,
+            ),
+            SearchSpace(dag, request.target, own, generator_of(request)),
+            strategy=strategy_of(request),
+        )
+        for dag, twins in with_twins(request.dags)
+    )  # fmt: skip
     firsts = leaders(request.dags)
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}
-    parts = recorded_parts(request)
-    for task in tasks:
-        task.space, task.strategy = space, strategy_of(request)
-        task.sketches_of = generator_of(request)
-        task.parts = parts
-    history = (MemoryStore() if request.fresh else store).all
-    past = {task.name: own_records(task, history(task.key)) for task in tasks}
+    reused = MemoryStore() if request.fresh else store
+    past = {task.name: own_records(task, reused.all(task.key)) for task in tasks}
     if request.deterministic:
         for task in tasks:
-            task.recorded = record_lookup.recorded(task.dag, past[task.name])
+            task.queue.recorded = record_lookup.recorded(task.dag, past[task.name])
     share = min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials)
     return Setup(
         rules=rules,
         tasks=tasks,
         networks=networks,
-        known=dict.fromkeys(past, ()) if request.deterministic else past,
+        sources={one.name: sources_of(request, one, past[one.name], reused) for one in tasks},
         answers=past,
-        estimates={
-            task.name: [record for key in estimate_keys(task) for record in history(key)]
-            for task in (tasks if request.device and not request.deterministic else ())
-        },
-        elsewhere=records_elsewhere(request, tasks, past, store),
-        answered=request.answered,
         share=share,
         enough=inf if request.deterministic or request.own else share,
         digest=record_lookup.request_digest(tasks, request, networks, request.own),
@@ -161,43 +156,6 @@ def prepare(
         stored=stored,
         begin_s=begin_s,
     )
-
-
-def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:
-    """Return the records that the search of a task may know: of a space of its own, its own."""
-    if not task.has_own_space:
-        return records
-    return [one for one in records if one.rules == task.rules]
-
-
-def records_elsewhere(
-    request: Request,
-    tasks: Sequence[Task],
-    past: Mapping[str, Sequence[Record]],
-    store: RecordStore,
-) -> dict[str, Sequence[Record]]:
-    """Return records of the same computation on other machines, by task.
-
-    A user's space has its own records. Tasks that have records, are estimated, or have to be the
-    same again have none.
-    """
-    if request.fresh or request.estimated or request.deterministic:
-        return {}
-    return {
-        task.name: of_same_extents(task.dag, similar_records(task, store))
-        for task in tasks
-        if not past[task.name]
-    }
-
-
-def similar_records(task: Task, store: RecordStore) -> Sequence[Record]:
-    """Return the fastest record of each similar key; of a user's space, its own of those keys."""
-    found = store.similar(task.carried["structure"])
-    if task.space is None:
-        return found
-    own = own_records(task, [one for best in found for one in store.all(best.key)])
-    timed = [(one.best_s, one) for one in own if one.best_s is not None]
-    return [one for _, one in sorted(timed, key=lambda pair: pair[0])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +206,7 @@ class Context:
         few = quick and len(self.tasks) <= OPEN_POOLS
         found = {}
         for name in (task.name for task in self.tasks):
-            later = whole and not self.setup.known[name] and name not in resumed
+            later = whole and not self.setup.sources[name].known and name not in resumed
             new = name not in resumed
             answer = not request.trials or ((few or early) and new)
             found[name] = Opening(answer, early and new, whole and not later, later)
@@ -275,8 +233,8 @@ class Context:
         )
         tags = request.strategy == "similar"
         shares = [
-            Share(one.name, weights[one.name], one.flop, structure_key(one.dag) if tags else "")
-            for one in self.tasks
+            Share(name, weights[name], one.flop, structure_key(one.dag) if tags else "")
+            for name, one in ((task.name, task.identity) for task in self.tasks)
         ]
         names = [task.name for task in self.tasks]
         objective = objective_of(request, self.setup.networks, names, answered)

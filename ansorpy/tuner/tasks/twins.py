@@ -1,6 +1,6 @@
 """Equal tasks of one request under several names: tuned once, delivered under each name."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,21 +21,13 @@ def leaders(dags: Sequence[Dag]) -> dict[str, str]:
     return {dag.name: firsts.setdefault(workload_key(dag), dag.name) for dag in dags}
 
 
-def united(dags: Sequence[Dag], make: Callable[[Dag], Task]) -> tuple[Task, ...]:
-    """Return one task per workload: that of its first Dag, with the other Dags as twins.
-
-    Args:
-        make: returns a task without plans and trials (`Task.of`).
-    """
+def with_twins(dags: Sequence[Dag]) -> list[tuple[Dag, tuple[Dag, ...]]]:
+    """Return the first Dag of each workload, with the other Dags of it as twins."""
     firsts = leaders(dags)
-    found: dict[str, Task] = {}
+    found: dict[str, list[Dag]] = {}
     for dag in dags:
-        if firsts[dag.name] == dag.name:
-            found[dag.name] = make(dag)
-        else:
-            first = found[firsts[dag.name]]
-            first.twins = (*first.twins, dag)
-    return tuple(found.values())
+        found.setdefault(firsts[dag.name], []).append(dag)
+    return [(first, tuple(twins)) for first, *twins in found.values()]
 
 
 def summed(firsts: Mapping[str, str], weights: Mapping[str, float]) -> dict[str, float]:
@@ -94,7 +86,7 @@ def schedule_of(schedule: str, task: Task, twin: Dag) -> str:
 def each_told(task: Task, event: Told) -> Iterator[Told]:
     """Yield the delivery of a task, then the same for its twins."""
     yield event
-    for twin in task.twins:
+    for twin in task.identity.twins:
         yield replace(event, task=twin.name, kernel=_of_twin(event.kernel, task, twin))
 
 
@@ -102,7 +94,7 @@ def each_result(
     dags: Sequence[Dag], tasks: Sequence[Task], results: Mapping[str, TaskResult | None]
 ) -> Iterator[TaskResult]:
     """Yield the results in the order of the request; trials and time count for one name only."""
-    by_name = {dag.name: task for task in tasks for dag in (task.dag, *task.twins)}
+    by_name = {dag.name: task for task in tasks for dag in (task.dag, *task.identity.twins)}
     for dag in dags:
         task = by_name[dag.name]
         result = results[task.name]
@@ -113,7 +105,7 @@ def each_result(
 def zips(kernel: Path, task: Task) -> Iterator[Path]:
     """Yield the zip of a task and those of its twins beside it."""
     yield kernel
-    for twin in task.twins:
+    for twin in task.identity.twins:
         yield _of_twin(kernel, task, twin)
 
 

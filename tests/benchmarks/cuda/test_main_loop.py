@@ -40,8 +40,9 @@ def test_barriers_are_counted_by_step_of_the_reduction() -> None:
 def test_a_tuned_product_is_told() -> None:
     task, failures = tuned(Case((64, 96, 128)), trials=8, seed=0)
     name = next(iter(CASES))
-    row = {"name": name, "candidates": task.trials, "failures": failures, **best(task, "float32")}
-    assert task.trials == 8
+    trials = task.history.trials
+    row = {"name": name, "candidates": trials, "failures": failures, **best(task, "float32")}
+    assert trials == 8
     assert 0 < row["ffma_share"] < 1
     assert row["ffma"] > 0
     assert row["barriers_per_step"] is None or row["barriers_per_step"] >= 0

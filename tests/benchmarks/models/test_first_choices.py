@@ -27,7 +27,7 @@ TRUE = replace(LONG_VECTORS, latency=9.0, load=2.0, broadcast=1.5, l2_byte=1 / 2
 @pytest.fixture(scope="module")
 def task() -> Task:
     made = Task.of(workloads.matmul(96, 96, 96), TARGET, "cpu")
-    made.explore(CPU, PLANS)
+    made.space.explore(CPU, PLANS)
     return made
 
 
@@ -35,7 +35,7 @@ def timed_by(task: Task, rates: CycleRates, seed: int) -> Timed:
     """Return random candidates whose times are estimates: 1 ns for each cycle."""
     model, rng = RooflineModel(TARGET, rates), np.random.default_rng(seed)
     found = [one for _ in range(4) for one in random_candidates(task, rng)]
-    features = {one: task.features(one.plan, [one]) for one in found}
+    features = {one: task.space.features(one.plan, [one]) for one in found}
     times_s = {one: 1e-9 * float(model.cycles(batch).sum()) for one, batch in features.items()}
     return Timed(times_s, features)
 
