@@ -183,19 +183,6 @@ def require_gpu(target: Target) -> None:
         )
 
 
-def require_cpu(kind: str) -> None:
-    """Refuse to tune a model for a GPU.
-
-    Raises:
-        SpecError: the kind is not that of a CPU.
-    """
-    if kind != "cpu":
-        raise SpecError(
-            f"cannot tune a model for {kind} because a bundle holds libraries of a CPU; expected"
-            " cpu"
-        )
-
-
 def require_cores(cores: int, most: int, place: str) -> None:
     """Refuse more threads than a machine has cores.
 

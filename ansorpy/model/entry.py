@@ -19,6 +19,7 @@ from ansorpy.progress import ignore
 from ansorpy.result import Result
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.api import tune_dags
+from ansorpy.tuner.options.conflicts import RequestKind, check_conflicts
 from ansorpy.tuner.options.keywords import keywords_after
 from ansorpy.tuner.options.option import Option
 from ansorpy.tuner.options.tune_options import LocalOptions, values
@@ -47,7 +48,7 @@ WHAT: Final = (
     " mode."
 )
 # Arguments that one kind of tuning alone has.
-OF_DAGS: Final = ("rules", "own")
+OF_DAGS: Final = ("rules",)
 OF_MODELS: Final = ("shapes", "hosted")
 OF_MODULES: Final = ("args", "kwargs")
 
@@ -136,6 +137,7 @@ def _tune_dags(call: TuneCall, dags: tuple[Dag, ...]) -> Result:
 
 
 def _tune_model(call: TuneCall, model: Path | Graph) -> ModelResult:
+    _check_model(call)
     _refuse(call, "a model", (*OF_DAGS, *OF_MODULES))
     return tune_model(
         model, call.target, bind=call.bind, shapes=call.shapes, store=call.store, out=call.out,
@@ -146,11 +148,16 @@ def _tune_model(call: TuneCall, model: Path | Graph) -> ModelResult:
 def _tune_module(call: TuneCall, module: Any) -> ModelResult:
     from ansorpy.model.torch_compile import tune_module
 
+    _check_model(call)
     _refuse(call, "a module", (*OF_DAGS, "bind", "shapes"))
     return tune_module(
         module, call.args, call.kwargs, call, call.target, store=call.store, out=call.out,
         progress=call.progress, on_event=call.on_event,
     )  # fmt: skip
+
+
+def _check_model(call: TuneCall) -> None:
+    check_conflicts(call, RequestKind(model=True, own=_is_given(call.own)))
 
 
 def _refuse(call: TuneCall, kind: str, names: Sequence[str]) -> None:

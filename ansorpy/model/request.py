@@ -8,8 +8,8 @@ from ansorpy.graph.graph import Graph
 from ansorpy.graph.wire.document import Document
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.verify import ModelReference
-from ansorpy.target import Target, require_cpu
-from ansorpy.tuner.options.tune_options import check_whole
+from ansorpy.target import Target
+from ansorpy.tuner.options.conflicts import RequestKind, check_conflicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +38,4 @@ class ModelRequest:
     document: Document | None = None
 
     def __post_init__(self) -> None:
-        require_cpu(self.target.kind)
-        check_whole(self.options)
+        check_conflicts(self.options, RequestKind(self.target.kind, model=True))

@@ -82,8 +82,8 @@ def tune(
     gc.set_threshold(GC_THRESHOLD)
     with nothing_kept(), wrong_input():
         from ansorpy.progress import reporter
-        from ansorpy.target import require_cpu
         from ansorpy.tuner.interrupts import follow
+        from ansorpy.tuner.options.conflicts import RequestKind, check_conflicts
         from ansorpy.tuner.options.targets import named_target
         from ansorpy.tuner.parts.stores import store_of
         from ansorpy.tuner.process_age import process_begin_s
@@ -93,13 +93,8 @@ def tune(
 
         if is_model(file):
             machine = named_target(target, options.cores)
-            require_cpu(machine.kind)
+            check_conflicts(options, RequestKind(machine.kind, model=True, own=bool(own)))
             check_profile(profile, machine.names[-1], estimated=False)
-            if own:
-                raise SpecError(
-                    "cannot race --own with a model because its tasks end without a race;"
-                    " expected a file of tasks"
-                )
             tuning.tune_model(file, options, machine, bind, shape, out, store, as_json, explain_why)
             return
         dags = read_file(file, pairs(bind, "--bind", int))

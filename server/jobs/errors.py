@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ansorpy.errors import AnsorError, GraphError, ShapeError, SpecError
+from ansorpy.tuner.options.conflicts import ConflictError
 
 
 class NotFoundError(AnsorError):
@@ -55,7 +56,7 @@ def naming(place: str) -> Iterator[None]:
     """
     try:
         yield
-    except (FieldError, ShapeError, GraphError):
+    except (FieldError, ShapeError, GraphError, ConflictError):
         raise
     except SpecError as error:
         raise FieldError(str(error), place) from None

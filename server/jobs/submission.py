@@ -15,7 +15,6 @@ from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.options.modes import check_one_task
 from ansorpy.tuner.options.networks import named, networks_of, task_weights
 from ansorpy.tuner.options.tune_options import (
     TuneOptions,
@@ -76,7 +75,6 @@ class Submission(TuneOptions):
             return
         names = [dag.name for dag in self.dags]
         self.check_tasks(names)
-        check_one_task(self, len(names))
         if 0 < self.trials < len(names):
             raise SpecError(
                 f"cannot tune {len(names)} tasks with {self.trials} trials because each needs one;"

@@ -24,8 +24,6 @@ RULES: Final = {
     "several_sources": "it has several computations",
     "text_extents": "its values are the extents of a text",
     "needs_model": "it belongs to a model or a graph",
-    "mode_of_model": "a schedule is of one task",
-    "weights_of_model": "the weights of the tasks of a model follow from it",
     "graph_extents": "the extents of a graph are numbers",
 }
 
@@ -111,11 +109,7 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
             raise _broken("needs_model", told[0], f"a model or a graph with {', '.join(told)}")
 
     def _check_whole(self) -> None:
-        """Refuse fields that a model or a graph determines itself."""
-        if self.mode != "auto":
-            raise _broken("mode_of_model", "mode", "auto")
-        if self.weights:
-            raise _broken("weights_of_model", "weights", "no weights")
+        """Refuse extents of a graph, which it determines itself."""
         if self.graph is not None and (self.bind or self.shapes):
             place = "bind" if self.bind else "shapes"
             raise _broken("graph_extents", place, "no bind and no shapes")

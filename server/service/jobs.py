@@ -27,15 +27,13 @@ from ansorpy.server.schemas.model import ModelFacts
 from ansorpy.server.service.limits import RequestLimits, check_dags, check_parts
 from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
-from ansorpy.target import parse_target, require_cpu
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.allocation import chosen_dags
-from ansorpy.tuner.options.modes import check_mode_target
+from ansorpy.tuner.options.conflicts import ConflictError, RequestKind, check_conflicts
 from ansorpy.tuner.options.networks import networks_of
-from ansorpy.tuner.options.plugins import GROUPS, check_chosen, check_measurer
-from ansorpy.tuner.options.tune_options import changed, check_whole, values
+from ansorpy.tuner.options.plugins import GROUPS, chosen_part
+from ansorpy.tuner.options.tune_options import values
 from ansorpy.tuner.parts.spaces import check_space
-from ansorpy.tuner.requests.request import check_estimated, check_throughput
 from ansorpy.tuner.rule_sets.sets import find_rules
 
 StateChange = Literal["cancel", "pause", "resume"]
@@ -111,21 +109,20 @@ class JobService:
             with naming(space):
                 options = request.options()
             dags = self._dags(request)
-            is_model = request.model is not None or request.graph is not None
-            if is_model:
-                own = [name for name in ("space", "measurer") if name in changed(options)]
-                with naming((*own, "deterministic")[0]):  # the schema has refused a mode
-                    check_whole(options)
+            gpu = request.target.startswith("cuda")
+            facts = RequestKind(
+                request.target.partition(":")[0] or "cpu", len(dags), options.cores,
+                model=not dags, estimated=gpu,
+            )  # fmt: skip
+            check_conflicts(options, facts)
             with naming(space):
                 check_space(options, dags)
-            kind = "cuda" if request.target.startswith("cuda") else "cpu"
-            with naming("budget.objective"):
-                check_throughput(options, kind, options.cores, is_model)
+            kind = "cuda" if gpu else "cpu"
             with naming("allow"):
                 find_rules(kind, options.allow, (), self.rules_dir)
             for group in GROUPS:
                 with naming(group.option):
-                    check_chosen(group, options)
+                    chosen_part(group, options)
             with naming("without"):
                 find_rules(kind, options.allow, options.without, self.rules_dir)
             if dags:
@@ -144,6 +141,8 @@ class JobService:
                         "without": sorted(set(options.without)),
                     },
                 )
+        except ConflictError as error:  # its words are those of the table alone
+            raise FieldError(str(error), error.place) from None
         except SpecError as error:
             budget = request.budget
             keys = (*request.weights, *budget.network_targets_s, *budget.task_targets_s)
@@ -302,14 +301,6 @@ def _check_refusal(model: StoredModel, request: JobRequest) -> None:
 def _check_target(tx: Session, request: JobRequest) -> None:
     try:
         machines.check_target(tx, request.target, request.options().cores)
-        kind = parse_target(request.target or "cpu", ()).kind
-        if kind:  # else the digest of a machine
-            check_measurer(request.measurer, kind)
-        if request.target.startswith("cuda"):
-            check_estimated(request.options(), request.target)
-            check_mode_target(request.options(), request.target)
-            if request.model is not None or request.graph is not None:
-                require_cpu(request.target)
     except SpecError as error:
         raise FieldError(redacted(str(error), None, (), (request.target,)), "target") from None
 

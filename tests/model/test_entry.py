@@ -148,7 +148,7 @@ def test_a_request_of_a_wrong_kind_is_told(
 
 def test_a_model_takes_no_options_of_dags(tmp_path: Path) -> None:
     path = model_file(tmp_path)
-    with pytest.raises(SpecError, match="cannot tune a model with own because Dags alone take it"):
+    with pytest.raises(SpecError, match="a model with own because its tasks end without a race"):
         ansorpy.tune(path, own=len)
     with pytest.raises(SpecError, match="because there is no such file"):
         ansorpy.tune(tmp_path / "none.onnx")

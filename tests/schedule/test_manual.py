@@ -87,7 +87,7 @@ def test_a_schedule_that_fails_delivers_nothing(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"schedule": None}, "cannot tune with mode manual because there is no schedule; expected"),
-        ({"mode": "auto"}, "cannot tune with a schedule in mode auto; expected mode manual"),
+        ({"mode": "auto"}, "cannot tune with a schedule in mode auto because"),
         ({"mode": "hand"}, "cannot tune with mode 'hand'; expected auto or template or manual"),
         ({"schedule": "C.frob(y)"}, "cannot read line 1 of the schedule because of 'frob'"),
     ],
@@ -99,7 +99,7 @@ def test_a_mode_and_its_schedule_belong_together(changes: dict[str, object], mes
 
 def test_a_schedule_is_of_one_task_and_of_a_processor(tmp_path: Path) -> None:
     two = (MM, *parse(TEXT.replace("def mm", "def other")))
-    with pytest.raises(SpecError, match="cannot tune 2 tasks with mode manual because"):
+    with pytest.raises(SpecError, match="cannot tune several tasks with mode manual because"):
         Request(two, TARGET, mode="manual", schedule=STEPS)
     with pytest.raises(SpecError, match="cannot tune with mode manual for cuda because"):
         Request((MM,), ansorpy.target.cuda_target("sm_90"), mode="manual", schedule=STEPS)

@@ -199,7 +199,7 @@ def test_a_file_that_is_no_zip_is_no_bundle(env: dict[str, str], file: str) -> N
         ),
         (
             ("tune", "model.onnx", "--target", "cuda:sm_90"),
-            "cannot tune a model for cuda because a bundle holds libraries of a CPU; expected cpu",
+            "cannot tune a model for cuda because a bundle holds libraries of a CPU; expected",
         ),
         (("tune", "{file}", "--bind", "N=4", "--target", "cpu:i286"), f"tune for cpu:i286 {KNOWN}"),
         (("tune", "{file}", "--bind", "N=4", "--target", "0" * 16), f"tune for {'0' * 16} {KNOWN}"),

@@ -80,12 +80,14 @@ def test_text_is_taken_too_and_is_the_same_job(running: Service) -> None:
         ({"schedule": None},
          "cannot tune with mode manual because there is no schedule; expected steps and sizes in"
          " schedule"),
-        ({"mode": "auto"}, "cannot tune with a schedule in mode auto; expected mode manual"),
+        ({"mode": "auto"},
+         "cannot tune with a schedule in mode auto because the mode has other candidates; expected"
+         " mode manual"),
         ({"text": f"{MM} def nn(float(4) A) -> (B) {{ B(i) = A(i) }}"},
-         "cannot tune 2 tasks with mode manual because its schedule is of one task; expected the"
-         " name of one in tasks"),
+         "cannot tune several tasks with mode manual because its schedule or template is of one"
+         " task; expected the name of one in tasks"),
         ({"target": "cuda:sm_90"},
-         "cannot tune with mode manual for cuda:(...) because schedules of users are lowered for"
+         "cannot tune with mode manual for cuda because schedules of users are lowered for"
          " processors only; expected target cpu"),
     ],
 )  # fmt: skip
@@ -151,5 +153,7 @@ def test_a_model_has_no_mode_of_one_task(running: Service) -> None:
     told = body(text=None, model="0" * 64)
     reply = running.client.post("/v1/jobs", json=told)
     assert reply.status_code == 422
-    expected = "cannot take mode because a schedule is of one task; expected auto"
+    expected = (
+        "cannot tune a model with mode manual because a schedule is of one task; expected mode auto"
+    )
     assert reply.json()["detail"] == expected

@@ -131,7 +131,7 @@ def test_a_measuring_back_end_that_does_not_fit_the_target_is_a_422(
         body = {"text": MM, "target": target, "measurer": measurer}
         reply = running.client.post("/v1/jobs", json=body)
         assert reply.status_code == 422
-        assert reply.json()["detail"].startswith(f"cannot tune with measurer {measurer} for ")
+        assert reply.json()["detail"].startswith("cannot tune with measurer ")
         assert reply.json()["errors"][0]["place"] == "target"
 
 

@@ -47,7 +47,7 @@ def test_a_gpu_without_a_preset_is_refused(running: Service) -> None:
 def test_options_that_need_times_are_refused_for_a_gpu(running: Service) -> None:
     told = refusal(running, target="cuda:sm_90", budget={"target_latency_s": 1e-3})
     assert told == (
-        "cannot tune with target_latency_s for cuda:(...) because its candidates are estimated, not"
+        "cannot tune with target_latency_s for this GPU because its candidates are estimated, not"
         " timed; expected trials, seconds or patience"
     )
 

@@ -90,7 +90,6 @@ UNFIT: Any = [
     (text(bind={"N": 1.5}), "bind", "positive integers"),
     (text(shapes={SECRET: [4]}), "shapes", "a model or a graph with shapes"),
     ({"model": SECRET}, "model", "64 hexadecimal digits in lower case"),
-    ({"model": DIGEST, "weights": {SECRET: 1}}, "weights", "no weights"),
     ({"graph": {}, "bind": {SECRET: 3}}, "bind", "no bind and no shapes"),
     ({"graph": {}}, "graph.ansorpy_graph", "a value"),
     ({"dags": []}, "dags", "at least 1 entries"),

@@ -14,7 +14,8 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.records import MEASURED, MemoryStore
 from ansorpy.target import Target
-from ansorpy.tuner.options.tune_options import TuneOptions, check_whole
+from ansorpy.tuner.options.conflicts import RequestKind, check_conflicts
+from ansorpy.tuner.options.tune_options import TuneOptions
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tune import run
@@ -121,8 +122,7 @@ def test_records_start_nothing_but_their_own_candidates(tmp_path: Path) -> None:
 
 def test_a_whole_model_is_refused() -> None:
     with pytest.raises(SpecError, match="cannot tune a model with deterministic because"):
-        check_whole(TuneOptions(deterministic=True))
-    check_whole(TuneOptions())
+        check_conflicts(TuneOptions(deterministic=True), RequestKind(model=True))
 
 
 @pytest.mark.parametrize(("option", "value"), [("seconds", 5.0), ("fresh", True)])

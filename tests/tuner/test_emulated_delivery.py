@@ -255,7 +255,7 @@ def _events(store: MemoryStore, out: Path) -> Iterator[Event]:
 
 @pytest.mark.parametrize("option", [{"target_latency_s": 1e-3}, {"stop_if_gain_below": 0.1}])
 def test_options_that_need_times_are_refused(option: dict[str, float]) -> None:
-    told = f"cannot tune with {next(iter(option))} for cuda:sm_90 because its candidates are estim"
+    told = f"cannot tune with {next(iter(option))} for this GPU because its candidates are estim"
     with pytest.raises(SpecError, match=told):
         Request((workloads.matmul(4, 4, 4),), SM_90, **option)  # type: ignore[arg-type]
 

@@ -27,15 +27,16 @@ from ansorpy.sketch import derive
 from ansorpy.target import Target, cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d
+from ansorpy.tuner.options.conflicts import RequestKind, check_conflicts
 from ansorpy.tuner.options.plugins import (
     COST_MODELS,
     GROUPS,
     MEASURERS,
     SEARCHES,
-    check_chosen,
+    chosen_part,
     plugins,
 )
-from ansorpy.tuner.options.tune_options import TuneOptions, check_whole
+from ansorpy.tuner.options.tune_options import TuneOptions
 from ansorpy.tuner.parts.plugged import generator_of, measurer_of, strategy_of
 from ansorpy.tuner.parts.pools import Pools, back_end_of
 from ansorpy.tuner.requests.request import Request
@@ -106,7 +107,7 @@ def events(
 
 def measurer_pools(asked: Request) -> Callable[[], Pools]:
     """Return pools in this process whose trials the measuring back end of a request times."""
-    measurer = measurer_of(asked, check_chosen(MEASURERS, asked))
+    measurer = measurer_of(asked, chosen_part(MEASURERS, asked))
 
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
         pool = FakePool(dag, target)
@@ -206,8 +207,8 @@ def test_a_search_of_a_package_is_refused_with_deterministic(install: Install) -
     with pytest.raises(SpecError) as caught:
         request(search="annealing", deterministic=True)
     assert str(caught.value) == (
-        "cannot tune with search annealing and deterministic because nothing shows that code of"
-        " example_parts 1.0 repeats itself; expected evolution or random"
+        "cannot tune with search of a package and deterministic because nothing shows that code of"
+        " packages repeats itself; expected evolution or random"
     )
     assert request(search="random", deterministic=True).search == "random"
 
@@ -389,7 +390,7 @@ def test_a_measuring_back_end_takes_code_of_processors(install: Install) -> None
     with pytest.raises(SpecError) as caught:
         Request(parse(MM), cuda_target("sm_80"), measurer="clock")
     assert str(caught.value) == (
-        "cannot tune with measurer clock for cuda:sm_80 because plug-ins take machine code of"
+        "cannot tune with measurer of a package for cuda because plug-ins take machine code of"
         " processors; expected target cpu"
     )
 
@@ -412,16 +413,16 @@ def test_a_request_for_estimates_does_not_use_the_present_gpu() -> None:
 
 def test_a_measuring_back_end_times_no_whole_model() -> None:
     with pytest.raises(SpecError) as caught:
-        check_whole(TuneOptions(measurer="estimates"))
+        check_conflicts(TuneOptions(measurer="estimates"), RequestKind(model=True))
     assert str(caught.value) == (
-        "cannot tune a model with measurer estimates because times of this machine choose its"
-        " parts; expected measurer auto"
+        "cannot tune a model with measurer because times of this machine choose its parts; expected"
+        " measurer auto"
     )
 
 
 def test_a_measuring_back_end_needs_trials(install: Install) -> None:
     install_clock(install)
-    with pytest.raises(SpecError, match="with measurer clock and 0 trials because it measures"):
+    with pytest.raises(SpecError, match="with measurer and 0 trials because it measures"):
         request(measurer="clock", trials=0)
 
 
@@ -467,7 +468,7 @@ def test_a_generator_changes_rounding_only_with_the_consent_of_the_request(
 
 def test_a_generated_space_is_of_one_task_in_mode_auto(install: Install) -> None:
     install_example(install)
-    with pytest.raises(SpecError, match="space few-steps in mode manual because its candidates"):
+    with pytest.raises(SpecError, match="space in mode manual because its candidates"):
         request(space="few-steps", mode="manual", schedule="C.split(i, inner=[2])")
-    with pytest.raises(SpecError, match="a model with space few-steps because rules choose its"):
-        check_whole(TuneOptions(space="few-steps"))
+    with pytest.raises(SpecError, match="a model with space because rules choose its"):
+        check_conflicts(TuneOptions(space="few-steps"), RequestKind(model=True))

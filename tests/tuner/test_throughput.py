@@ -16,10 +16,10 @@ from ansorpy.measure.pool import Memory
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.records import MemoryStore, copies_of, items_per_s, task_key
 from ansorpy.result import summary
-from ansorpy.target import Target, cuda_target
+from ansorpy.target import Target
 from ansorpy.tuner.options.tune_options import TuneOptions
 from ansorpy.tuner.parts.pools import shared_pools
-from ansorpy.tuner.requests.request import Request, check_throughput
+from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rounds.preflight import check_memory
 from ansorpy.tuner.rounds.setup import local_pools
 from ansorpy.tuner.rule_sets.sets import find_rules
@@ -123,61 +123,6 @@ def test_the_processes_have_a_core_for_each_copy() -> None:
     alone = LocalProcesses(Target(), settings)
     assert alone.workers.threads == 1
     alone.close()
-
-
-@pytest.mark.parametrize(
-    ("target", "options", "message"),
-    [
-        (
-            Target(),
-            {},
-            "on 1 core one copy runs alone, which is its latency; expected cores from 2",
-        ),
-        (
-            cuda_target("sm_90"),
-            {},
-            "a GPU runs one kernel on all of its cores; expected target cpu",
-        ),
-        (
-            TWO_CORES,
-            {"target_latency_s": 1.0},
-            "target_latency_s is a latency of one call; expected trials, seconds or"
-            " stop_if_gain_below",
-        ),
-    ],
-)
-def test_requests_without_a_throughput_are_refused(
-    target: Target, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(SpecError) as refused:
-        request(target, **options)
-    assert str(refused.value) == f"cannot tune for throughput because {message}"
-
-
-def test_measuring_back_ends_of_other_packages_are_refused() -> None:
-    options = TuneOptions(objective="throughput", cores=2, measurer="mine")
-    with pytest.raises(SpecError) as refused:
-        check_throughput(options, "cpu", 2, model=False)
-    assert str(refused.value) == (
-        "cannot tune for throughput because measurer mine times one call at a time; expected"
-        " measurer auto"
-    )
-
-
-def test_latencies_to_reach_are_refused() -> None:
-    with pytest.raises(SpecError, match="objective throughput and task_targets_s together"):
-        request(task_targets_s={"mm": 1.0})
-
-
-def test_parts_of_models_are_refused() -> None:
-    with pytest.raises(SpecError, match="run one after the other; expected tasks"):
-        Request.of(TuneOptions(objective="throughput"), MM, TWO_CORES, libraries=True)
-
-
-def test_kernels_of_the_user_are_refused() -> None:
-    options = TuneOptions(objective="throughput", trials=8)
-    with pytest.raises(SpecError, match="because their copies would take turns in one process"):
-        Request.of(options, MM, TWO_CORES, own=np.matmul)
 
 
 def test_copies_that_exceed_the_memory_of_a_candidate_are_refused() -> None:

@@ -94,22 +94,11 @@ class AllocationOptions(Protocol):
 
 
 def check_allocation(options: AllocationOptions, networks: Networks, names: Sequence[str]) -> None:
-    """Refuse targets of unknown networks and tasks, and objectives that exclude each other.
+    """Refuse targets of unknown networks and tasks.
 
     Raises:
         SpecError: names the option.
     """
-    asked = {
-        f"objective {options.objective}": options.objective != "latency",
-        "network_targets_s": bool(options.network_targets_s),
-        "task_targets_s": bool(options.task_targets_s),
-    }
-    told = [name for name, given in asked.items() if given]
-    if len(told) > 1:
-        raise SpecError(
-            f"cannot tune with {told[0]} and {told[1]} together because each is an objective of"
-            " its own; expected one of them"
-        )
     for name in options.network_targets_s:
         if not named(networks):
             raise SpecError(

@@ -8,7 +8,7 @@ look-up and cannot be replaced.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from ansorpy.errors import PluginError, SpecError, shown
 from ansorpy.tuner.options.entry_points import points_of
@@ -177,25 +177,6 @@ class Plugin:
         return found
 
 
-class Chosen(Protocol):
-    """The options of a request that plug-ins depend on."""
-
-    @property
-    def mode(self) -> str:
-        """`auto`, `template` or `manual`."""
-        ...
-
-    @property
-    def deterministic(self) -> bool:
-        """True if the search has to repeat itself."""
-        ...
-
-    @property
-    def trials(self) -> int:
-        """The candidates to measure."""
-        ...
-
-
 def guarded(plugin: Plugin, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of a plug-in.
 
@@ -266,51 +247,10 @@ def chosen(group: PartGroup, name: str) -> Plugin:
     return found[0]
 
 
-def check_chosen(group: PartGroup, options: Chosen) -> Plugin:
-    """Return the part that a request chooses, if it goes with the other options.
+def chosen_part(group: PartGroup, options: object) -> Plugin:
+    """Return the part of a group that a request chooses.
 
     Raises:
-        SpecError: there is no such part, or another option excludes it.
+        SpecError: there is none, or several packages offer the name.
     """
-    found = chosen(group, getattr(options, group.option))
-    if found.name == group.default:
-        return found
-    told = f"{group.option} {found.name}"
-    if options.deterministic and not found.is_ours:
-        raise SpecError(
-            f"cannot tune with {told} and deterministic because nothing shows that code of"
-            f" {found.package} repeats itself; expected {' or '.join(group.ours)}"
-        )
-    if group in (SEARCHES, SPACES) and options.mode != "auto":
-        raise SpecError(
-            f"cannot tune with {told} in mode {options.mode} because its candidates are the user's;"
-            " expected mode auto"
-        )
-    if group is MEASURERS and not options.trials:
-        raise SpecError(
-            f"cannot tune with {told} and 0 trials because it measures trials only; expected at"
-            " least 1"
-        )
-    return found
-
-
-def check_measurer(name: str, target: str) -> None:
-    """Refuse a measuring back end for a target whose candidates it cannot take.
-
-    Args:
-        target: a name such as cpu or cuda:sm_90.
-
-    Raises:
-        SpecError: names the back end and the target.
-    """
-    gpu = target.startswith("cuda")
-    if name == ESTIMATES and not gpu:
-        raise SpecError(
-            f"cannot tune with measurer {name} for {target} because only kernels for a GPU are"
-            f" estimated; expected measurer {MEASURERS.default}"
-        )
-    if name not in MEASURERS.ours and gpu:
-        raise SpecError(
-            f"cannot tune with measurer {name} for {target} because plug-ins take machine code of"
-            " processors; expected target cpu"
-        )
+    return chosen(group, getattr(options, group.option))

@@ -19,7 +19,8 @@ from ansorpy.tuner.options.allocation import (
     TaskTargets,
     check_allocation,
 )
-from ansorpy.tuner.options.modes import Mode, ScheduleOption, TemplateOption, Tuner, check_mode
+from ansorpy.tuner.options.conflicts import check_conflicts
+from ansorpy.tuner.options.modes import Mode, ScheduleOption, TemplateOption, Tuner
 from ansorpy.tuner.options.networks import WEIGHT_PATTERN, networks_of
 from ansorpy.tuner.options.option import Definition, Option, OptionLimits, definitions
 from ansorpy.tuner.options.plugins import (
@@ -181,13 +182,11 @@ class TuneOptions:
         check_allocation(self, networks_of(self.weights, names), names)
 
     def __post_init__(self) -> None:
-        if self.deterministic:
-            check_deterministic(self)
         for name, one in definitions(TuneOptions).items():
             object.__setattr__(self, name, _checked(name, one, getattr(self, name)))
-        check_mode(self)
         if self.mode == "manual":
             object.__setattr__(self, "trials", 1)  # the schedule
+        check_conflicts(self)
 
 
 def default_cores() -> int:
@@ -275,52 +274,6 @@ def options_of(fields: Mapping[str, Any]) -> TuneOptions:
     """Return the options of a job's JSON; an absent one has its default."""
     told = {**fields, **fields["budget"]}
     return TuneOptions(**{name: told[name] for name in definitions(TuneOptions) if name in told})
-
-
-def check_whole(options: TuneOptions) -> None:
-    """Refuse options that tunings of whole models do not support.
-
-    Raises:
-        SpecError: names the option.
-    """
-    if options.mode != "auto":
-        raise SpecError(
-            f"cannot tune a model with mode {options.mode} because a schedule is of one task;"
-            " expected mode auto"
-        )
-    if options.measurer != MEASURERS.default:
-        raise SpecError(
-            f"cannot tune a model with measurer {options.measurer} because times of this machine"
-            f" choose its parts; expected measurer {MEASURERS.default}"
-        )
-    if options.space != SPACES.default:
-        raise SpecError(
-            f"cannot tune a model with space {options.space} because rules choose its parts;"
-            f" expected space {SPACES.default}"
-        )
-    if options.deterministic:
-        raise SpecError(
-            "cannot tune a model with deterministic because times without a record choose the tasks"
-            " that are searched; expected Dags or a text"
-        )
-
-
-def check_deterministic(options: TuneOptions) -> None:
-    """Refuse options with which a search depends on the clock, or on no record.
-
-    Raises:
-        SpecError: names the option.
-    """
-    reasons = {
-        "seconds": "a time limit ends the search at another trial each time",
-        "fresh": "the times come from stored records",
-    }
-    for name, reason in reasons.items():
-        if getattr(options, name, None):
-            raise SpecError(
-                f"cannot tune with {name} and deterministic because {reason};"
-                " expected one of the two"
-            )
 
 
 def later_options(options: TuneOptions) -> dict[str, Any]:

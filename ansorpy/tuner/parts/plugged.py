@@ -44,7 +44,7 @@ from ansorpy.tuner.options.plugins import (
     SEARCHES,
     SPACES,
     Plugin,
-    check_chosen,
+    chosen_part,
     failed,
     guarded,
 )
@@ -208,7 +208,7 @@ def generator_of(
     Raises:
         PluginError: the generator cannot be loaded or made.
     """
-    plugin = check_chosen(SPACES, request)
+    plugin = chosen_part(SPACES, request)
     made = plugin.make(request.target, request.seed)
     check_methods(plugin, made, ("sketches",))
     return (made if plugin.is_ours else PluggedSpace(plugin, made, request.allow)).sketches
@@ -268,7 +268,7 @@ def model_of(request: Request) -> CostModel:
     Raises:
         PluginError: the model cannot be loaded or made.
     """
-    plugin = check_chosen(COST_MODELS, request)
+    plugin = chosen_part(COST_MODELS, request)
     made = plugin.make(request.target, request.seed)
     check_methods(plugin, made, ("predict", "update"))
     model: CostModel = made if plugin.is_ours else PluggedModel(plugin, made)
@@ -281,7 +281,7 @@ def strategy_of(request: Request) -> SearchStrategy:
     Raises:
         PluginError: the strategy cannot be loaded or made.
     """
-    plugin = check_chosen(SEARCHES, request)
+    plugin = chosen_part(SEARCHES, request)
     made = plugin.make(request.target, request.seed)
     check_methods(plugin, made, ("propose",))
     strategy: SearchStrategy = made if plugin.is_ours else PluggedSearch(plugin, made)
@@ -291,7 +291,7 @@ def strategy_of(request: Request) -> SearchStrategy:
 def told_parts(request: Request, strategy: SearchStrategy) -> Iterator[Plugged]:
     """Yield an event for each part that is not the default one."""
     for group in GROUPS:
-        plugin = check_chosen(group, request)
+        plugin = chosen_part(group, request)
         if plugin.name != group.default:
             own = strategy.strategy if isinstance(strategy, PluggedSearch) else None
             forgets = group is SEARCHES and own is not None and not _resumes(own)
@@ -300,7 +300,7 @@ def told_parts(request: Request, strategy: SearchStrategy) -> Iterator[Plugged]:
 
 def recorded_parts(request: Request) -> tuple[tuple[str, str, str], ...]:
     """Return option, name and package of each part that is not the default one, as records do."""
-    chosen = (check_chosen(group, request) for group in GROUPS)
+    chosen = (chosen_part(group, request) for group in GROUPS)
     return tuple(
         (one.group.option, one.name, f"{OURS} {version(OURS)}" if one.is_ours else one.package)
         for one in sorted(chosen, key=lambda one: one.group.option)

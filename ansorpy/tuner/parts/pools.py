@@ -11,7 +11,7 @@ from ansorpy.measure.local import LocalBackEnd, LocalPool
 from ansorpy.measure.measured_by import slot_of
 from ansorpy.measure.pool import BackEnd, MeasurePool, Memory, RacePool
 from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.tuner.options.plugins import MEASURERS, check_chosen
+from ansorpy.tuner.options.plugins import MEASURERS, chosen_part
 from ansorpy.tuner.parts.plugged import measurer_of
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tasks.task import Task
@@ -82,7 +82,7 @@ def back_end_of(request: Request, settings: MeasureSettings) -> BackEnd[MeasureP
     Raises:
         PluginError: the measuring back end cannot be loaded or made.
     """
-    plugin = check_chosen(MEASURERS, request)
+    plugin = chosen_part(MEASURERS, request)
     if plugin.is_ours:
         found: BackEnd[MeasurePool] = plugin.make(request, settings)
         return found

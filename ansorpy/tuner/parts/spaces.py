@@ -19,8 +19,7 @@ from ansorpy.search import Candidate
 from ansorpy.search.strategy import SearchView
 from ansorpy.state.steps import reformulations
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.options.modes import check_one_task
-from ansorpy.tuner.options.plugins import SPACES, check_chosen
+from ansorpy.tuner.options.plugins import SPACES, chosen_part
 from ansorpy.tuner.options.tune_options import TuneOptions
 from ansorpy.tuner.parts.knob_space import KnobSpace
 from ansorpy.tuner.requests.request import Request
@@ -107,8 +106,6 @@ def check_space(options: TuneOptions, dags: Sequence[Dag]) -> None:
     Raises:
         SpecError: names the step or the knob.
     """
-    if options.mode != "auto":
-        check_one_task(options, len(dags))
     if options.mode == "template":
         read_template(options.template).knobs(dags[0])
     elif options.mode == "manual":
@@ -127,7 +124,7 @@ def generated_name(request: Request, rules: str) -> str:
     Args:
         rules: name and version of the rule set, which is the name unless sketches are generated.
     """
-    plugin = check_chosen(SPACES, request)
+    plugin = chosen_part(SPACES, request)
     if plugin.is_ours:
         return rules
     return digest_name(plugin.name, {"generator": plugin.full_name, "rules": rules})

@@ -7,13 +7,13 @@ from typing import cast
 
 from ansorpy.errors import SpecError
 from ansorpy.frontends.source import dags_of
-from ansorpy.target import Target, require_back_end, require_cpu, require_gpu
+from ansorpy.target import Target, require_back_end, require_gpu
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
 from ansorpy.tuner.options.allocation import THROUGHPUT, chosen_dags
-from ansorpy.tuner.options.modes import check_mode_target, check_one_task
-from ansorpy.tuner.options.plugins import ESTIMATES, GROUPS, MEASURERS, check_chosen, check_measurer
+from ansorpy.tuner.options.conflicts import RequestKind, check_conflicts
+from ansorpy.tuner.options.plugins import ESTIMATES, GROUPS, MEASURERS, chosen_part
 from ansorpy.tuner.options.targets import device_of
 from ansorpy.tuner.options.tune_options import MAX_CORES, LocalOptions, TuneOptions, values
 from ansorpy.tuner.requests.own_kernels import Given, OwnByTask, own_kernels
@@ -83,24 +83,21 @@ class Request(LocalOptions):
         require_back_end(self.target.kind)
         if self.target.kind == "cuda":
             require_gpu(self.target)
-        if self.estimated:
-            check_estimated(self, self.target.names[-1])
-        if self.libraries:
-            require_cpu(self.target.kind)
         if not 1 <= self.target.cores <= MAX_CORES:
             raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
+        check_conflicts(self, self._facts())
         if self.objective == THROUGHPUT and self.copies == 1:
-            check_throughput(self, self.target.kind, self.target.cores, self.libraries)
             object.__setattr__(self, "copies", self.target.cores)
             object.__setattr__(self, "target", replace(self.target, cores=1))
-        if self.own:
-            check_own(self)
         self.check_tasks([dag.name for dag in self.dags])
         for group in GROUPS:
-            check_chosen(group, self)
-        check_measurer(self.measurer, self.target.names[-1])
-        check_one_task(self, len(self.dags))
-        check_mode_target(self, self.target.names[0])
+            chosen_part(group, self)
+
+    def _facts(self) -> RequestKind:
+        return RequestKind(
+            self.target.kind, len(self.dags), max(self.copies, self.target.cores),
+            model=self.libraries, estimated=self.estimated, own=bool(self.own),
+        )  # fmt: skip
 
     @property
     def estimated(self) -> bool:
@@ -110,71 +107,8 @@ class Request(LocalOptions):
     @property
     def measured_by(self) -> str:
         """The measuring back end of another package, with its package; "" for ours."""
-        found = check_chosen(MEASURERS, self)
+        found = chosen_part(MEASURERS, self)
         return "" if found.is_ours else found.full_name
-
-
-def check_own(request: Request) -> None:
-    """Refuse kernels of the user's own in a request that ends without a race on this CPU.
-
-    Raises:
-        SpecError: says which part of the request excludes the race.
-    """
-    name = request.target.names[-1]
-    reasons = {
-        f"the target {name} is no CPU": request.target.kind != "cpu",
-        "first answers, without trials, do not race": not request.trials,
-        "parts of a model do not race": request.libraries,
-        "their copies would take turns in one process": request.copies > 1,
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise SpecError(
-                f"cannot race kernels of your own because {reason};"
-                " expected a CPU, tasks, at least 1 trial and objective latency or speedup"
-            )
-
-
-def check_throughput(options: TuneOptions, kind: str, cores: int, model: bool) -> None:
-    """Refuse the objective throughput where copies are not timed, or a latency is to be reached.
-
-    Args:
-        kind: of the target.
-        cores: of the machine, a copy of the kernel on each.
-
-    Raises:
-        SpecError: names the reason.
-    """
-    if options.objective != THROUGHPUT:
-        return
-    reasons = {
-        "a GPU runs one kernel on all of its cores; expected target cpu": kind != "cpu",
-        "the kernels of a model run one after the other; expected tasks": model,
-        "target_latency_s is a latency of one call; expected trials, seconds or"
-        " stop_if_gain_below": options.target_latency_s is not None,
-        f"measurer {options.measurer} times one call at a time; expected measurer"
-        f" {MEASURERS.default}": options.measurer != MEASURERS.default,
-        f"on {cores} core one copy runs alone, which is its latency; expected cores from 2": cores
-        == 1,
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise SpecError(f"cannot tune for throughput because {reason}")
-
-
-def check_estimated(options: TuneOptions, target: str) -> None:
-    """Refuse options that need times, for a target whose candidates are only estimated.
-
-    Raises:
-        SpecError: names the option.
-    """
-    timed = ("target_latency_s", "stop_if_gain_below", "network_targets_s", "task_targets_s")
-    for name in timed:
-        if getattr(options, name):
-            raise SpecError(
-                f"cannot tune with {name} for {target} because its candidates are estimated, not"
-                " timed; expected trials, seconds or patience"
-            )
 
 
 def read_dags(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple[Dag, ...]:
