@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ansorpy.artifact.archive import about, raced_fields, write
+from ansorpy.artifact.archive import write
 from ansorpy.artifact.cuda_texts import driver_text, plain_text
-from ansorpy.artifact.kernel_file import constant_arrays, make_test, tensors
-from ansorpy.artifact.npz import npz
+from ansorpy.artifact.kernel_file import constants_file, make_test, tensors
+from ansorpy.artifact.kernel_manifest import about, raced, verification
+from ansorpy.artifact.manifest import BufferEntry, entry, picked
 from ansorpy.artifact.reference import REFERENCE, reference_text
 from ansorpy.codegen.simt.assemble import assemble
-from ansorpy.codegen.simt.launch import Launch, SimtCode
+from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.ptx import ISA, joined_ptx
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import BuildError
@@ -31,6 +32,7 @@ SOURCE: Final = "kernel.py"
 PTX: Final = "kernel.ptx"
 CUBIN: Final = "kernel.{}.cubin"
 DRIVER: Final = "driver.py"
+LAUNCH: Final = ("name", "blocks", "threads", "shared_bytes", "dynamic_bytes", "ahead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,8 @@ def members(dag: Dag, program: Program, target: Target, archs: Sequence[str] = (
         DRIVER: driver_text().encode(),
         REFERENCE: reference_text(dag).encode(),
         PTX: text.encode(),
+        **constants_file(dag),
     }
-    arrays = constant_arrays(dag)
-    if arrays:
-        files["constants.npz"] = npz(arrays)
     source_note = ""
     try:
         files[SOURCE] = plain_text(program, target).encode()
@@ -101,30 +101,10 @@ def members(dag: Dag, program: Program, target: Target, archs: Sequence[str] = (
 
 def launch_table(dag: Dag, code: SimtCode) -> dict[str, Any]:
     """Return the buffers, in the order of the arguments, and the launches, in order."""
+    arguments = list(range(len(code.buffers)))
     return {
-        "buffers": [
-            {
-                "name": one.name,
-                "dtype": one.dtype,
-                "shape": list(one.shape),
-                "role": one.role,
-                **({"span": list(one.span)} if one.span else {}),
-            }
-            for one in tensors(dag, code.buffers)
-        ],
-        "launches": [_launch(one, len(code.buffers)) for one in code.launches],
-    }
-
-
-def _launch(launch: Launch, buffers: int) -> dict[str, Any]:
-    return {
-        "name": launch.name,
-        "blocks": launch.blocks,
-        "threads": launch.threads,
-        "shared_bytes": launch.shared_bytes,
-        "dynamic_bytes": launch.dynamic_bytes,
-        "ahead": launch.ahead,
-        "arguments": list(range(buffers)),
+        "buffers": [entry(BufferEntry, one) for one in tensors(dag, code.buffers)],
+        "launches": [{**picked(one, *LAUNCH), "arguments": arguments} for one in code.launches],
     }
 
 
@@ -147,21 +127,9 @@ def pack_emulated(
     Raises:
         BuildError: as `members` raises it.
     """
-    test = make_test(dag, program.meaning)
-    fields = {
-        "verified": "emulated",
-        "timed": False,
-        "verification": {
-            "reference": "float64",
-            "inputs": [test.low, test.high],
-            "tolerances": list(test.tolerances),
-            "exact_on_integers_up_to": test.magnitude,
-            "reformulated": reformulated or None,
-        },
-        "created_s": record.created_s,
-    }
-    made = members(dag, program, target, archs)
-    return _written(folder, dag, program, record, target, made, fields)
+    told = verification(make_test(dag, program.meaning), reformulated)
+    fields = {"verified": "emulated", "timed": False, "verification": told}
+    return _written(folder, dag, program, record, target, fields, archs)
 
 
 def pack_raced(folder: Path, dag: Dag, program: Program, record: Record, target: Target) -> Path:
@@ -174,15 +142,17 @@ def pack_raced(folder: Path, dag: Dag, program: Program, record: Record, target:
     Raises:
         BuildError: as `members` raises it.
     """
-    assert record.race is not None, "only a raced record is timed"
-    fields = {"verified": "device", "timed": True, **raced_fields(dag, record, record.race, 1)}
-    made = members(dag, program, target)
-    return _written(folder, dag, program, record, target, made, fields)
+    race = record.race
+    assert race is not None, "only a raced record is timed"
+    fields = {"verified": "device", "timed": True, **raced(dag, race, 1, record.source_sha256)}
+    return _written(folder, dag, program, record, target, fields)
 
 
 def _written(
     folder: Path, dag: Dag, program: Program, record: Record, target: Target,
-    made: CudaMembers, fields: Mapping[str, Any],
+    fields: Mapping[str, Any], archs: Sequence[str] = (),
 ) -> Path:  # fmt: skip
-    manifest = {**about(dag, program.buffers, record, target, ()), **fields, **made.manifest}
-    return write(folder / f"{dag.name}-{record.id[:12]}.zip", made.files, manifest)
+    made = members(dag, program, target, archs)
+    origin = about(dag, program.buffers, record, target, ())
+    manifest = {**origin, **fields, "created_s": record.created_s, **made.manifest}
+    return write(folder, dag, record, made.files, manifest)

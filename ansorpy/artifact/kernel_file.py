@@ -4,7 +4,7 @@
 harness. `simd.py` holds the SIMD compiler and the harness, the same in every zip of one version.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from ansorpy.artifact.harness import Raced, Runner, TensorSpec, Test
+from ansorpy.artifact.npz import npz
 from ansorpy.artifact.reference import reference_source
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simd_file import joined, simd_paths
@@ -198,9 +199,10 @@ def load_constants():
 '''
 
 
-def constant_arrays(dag: Dag) -> Mapping[str, Array]:
-    """Return the arrays of `constants.npz`; names of users do not become file names."""
-    return {f"c{i}": array for i, array in enumerate(constants(dag).values())}
+def constants_file(dag: Dag) -> dict[str, bytes]:
+    """Return `constants.npz`, if there are any; names of users do not become file names."""
+    arrays = {f"c{i}": array for i, array in enumerate(constants(dag).values())}
+    return {"constants.npz": npz(arrays)} if arrays else {}
 
 
 def _listing(name: str, items: Sequence[str]) -> str:

@@ -1,153 +1,201 @@
-"""The fields of a manifest that loading and calling a kernel read, and their kinds."""
+"""The manifests of kernel zips, GPU zips and bundles: their entries, written and checked by type.
 
-import math
+`entry` writes the objects of a manifest in the order of their types. Loading checks the fields that
+it reads: `MACHINE` to `MODEL` list these by their paths. All other fields are for people.
+"""
+
+import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import cache
+from types import SimpleNamespace
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from ansorpy.artifact.device_runner import checked_table
 from ansorpy.errors import PackageError
 from ansorpy.expr.dtypes import DTYPES
 
-Check = Callable[[Any], bool]
 MOST_THREADS: Final = 4096  # threads that a package may start
 
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 63
+Count = Annotated[int, lambda value: 0 <= value < 1 << 63]
+ThreadCount = Annotated[int, lambda value: 1 <= value <= MOST_THREADS]
+Number = Annotated[float, lambda value: abs(value) <= sys.float_info.max]
+Span = Annotated[list[Number], lambda value: len(value) == 2]
+Entry = TypeVar("Entry")
 
 
-def _is_thread_count(value: Any) -> bool:
-    return _is_count(value) and 1 <= value <= MOST_THREADS
+class TensorEntry(TypedDict):
+    """An argument of a kernel or of a model."""
+
+    name: str
+    dtype: Annotated[str, DTYPES.__contains__]
+    shape: list[Count]
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+class InputEntry(TensorEntry):
+    """An input of a kernel; `span` if its integers choose indices."""
+
+    constant: bool
+    span: NotRequired[Span]
 
 
-def _are(check: Check) -> Check:
-    return lambda value: isinstance(value, list) and all(map(check, value))
+class BufferEntry(TensorEntry):
+    """A buffer of kernels for a GPU."""
+
+    role: str
+    span: NotRequired[Span]
 
 
-def _is_tensor(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and _is_text(value.get("name"))
-        and value.get("dtype") in DTYPES
-        and _are(_is_count)(value.get("shape"))
-    )
+class ValueEntry(TensorEntry):
+    """A value of a model: the number of its argument of the driver, and its first byte there."""
+
+    argument: Count
+    at: Count
 
 
-def are_tensors(value: Any) -> bool:
-    """Return True for a list of names, dtypes and shapes."""
-    return _are(_is_tensor)(value)
+class BoundEntry(TensorEntry):
+    """An input of a model's file that the bundle was made for a value of."""
+
+    value: Annotated[Any, lambda value: type(value) in (bool, int, float)]
 
 
-def _is_input(value: Any) -> bool:
-    return (
-        _is_tensor(value)
-        and type(value.get("constant")) is bool
-        and ("span" not in value or _is_span(value["span"]))
-    )
+class StepEntry(TypedDict):
+    """A step of a model: a call of a kernel, or of a function of `hosted.py`."""
+
+    kernel: NotRequired[str]
+    best_s: NotRequired[float]
+    function: NotRequired[str]
+    attributes: NotRequired[dict[str, Any]]
+    reads: list[str]
+    writes: list[str]
+    nodes: list[str]
 
 
-def _is_span(value: Any) -> bool:
-    return _are(_is_number)(value) and len(value) == 2
+def entry(kind: Callable[..., Entry], *sources: object, **given: object) -> Entry:
+    """Return an object of a manifest, its fields in the order of `kind`.
+
+    A field is `given`, or is the attribute of its name of the first source that has this attribute.
+    A field that may be absent is left out if it is None.
+    """
+    told, every = {}, (SimpleNamespace(**given), *sources)
+    for name, of in _fields(kind).items():
+        found = next((one for one in every if hasattr(one, name)), None)
+        optional = get_origin(of) is NotRequired
+        value = getattr(found, name, None) if optional else getattr(found, name)
+        if value is not None or not optional:
+            told[name] = _json(value)
+    return cast("Entry", told)
 
 
-MACHINE: Final[Mapping[str, Check]] = {"target.needs": _are(_is_text)}
-TIMED: Final[Mapping[str, Check]] = {"latency_s.min": _is_number}
-KERNEL: Final[Mapping[str, Check]] = {"name": _is_text, "inputs": _are(_is_input), **TIMED}
-LIBRARY: Final[Mapping[str, Check]] = {
-    "outputs": are_tensors,
-    "target.threads": _is_thread_count,
-    "native.note": _is_text,
-    "native.prefix": _is_text,
-    "native.features": _are(_is_text),
-    "native.workspace_bytes": _is_count,
-    "native.span": _is_span,
-    "native.flop": _is_number,
-}
+def picked(source: object, *names: str) -> dict[str, Any]:
+    """Return the attributes of these names."""
+    return {name: _json(getattr(source, name)) for name in names}
 
 
-def _is_table(value: Any) -> bool:
+def _json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@cache
+def _fields(kind: object) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _is_table(cuda: Any) -> bool:
     """Return True for the buffers and launches of kernels for a GPU."""
     try:
-        checked_table(value)
+        checked_table(cuda)
     except ValueError:
         return False
     return True
 
 
-GPU: Final[Mapping[str, Check]] = {
-    "name": _is_text,
-    "timed": lambda value: type(value) is bool,
-    "inputs": _are(_is_input),
-    "outputs": are_tensors,
-    "flop": _is_count,
-    "constants": _are(_is_text),
-    "verification.inputs": _is_span,
-    "verification.tolerances": _are(_is_number),
-    "verification.exact_on_integers_up_to": _is_count,
-    "cuda": _is_table,
+def _is_step(step: Any) -> bool:
+    return isinstance(step.get("attributes"), dict) if "function" in step else "kernel" in step
+
+
+def _is_scalar(bound: Any) -> bool:
+    return bound["dtype"] != "bfloat16" and all(extent == 1 for extent in bound["shape"])
+
+
+MACHINE: Final[Mapping[str, Any]] = {"target.needs": list[str]}
+TIMED: Final[Mapping[str, Any]] = {"latency_s.min": Number}
+KERNEL: Final[Mapping[str, Any]] = {"name": str, "inputs": list[InputEntry], **TIMED}
+LIBRARY: Final[Mapping[str, Any]] = {
+    "outputs": list[TensorEntry],
+    "target.threads": ThreadCount,
+    "native.note": str,
+    "native.prefix": str,
+    "native.features": list[str],
+    "native.workspace_bytes": Count,
+    "native.span": Span,
+    "native.flop": Number,
 }
-
-
-def _is_step(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and (_is_text(value.get("kernel")) or _is_text(value.get("function")))
-        and all(_are(_is_text)(value.get(key)) for key in ("reads", "writes", "nodes"))
-        and ("function" not in value or isinstance(value.get("attributes"), dict))
-    )
-
-
-def _is_values(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        _is_tensor(one) and _is_count(one.get("argument")) and _is_count(one.get("at"))
-        for one in value.values()
-    )
-
-
-def _is_bound(value: Any) -> bool:
-    """Return True for values of scalar inputs, or if there is no such field."""
-    return value is None or _are(
-        lambda one: (
-            _is_tensor(one)
-            and one["dtype"] != "bfloat16"
-            and all(extent == 1 for extent in one["shape"])
-            and type(one.get("value")) in (bool, int, float)
-        )
-    )(value)
-
-
-MODEL: Final[Mapping[str, Check]] = {
-    "name": _is_text,
-    "inputs": are_tensors,
-    "outputs": are_tensors,
-    "threads": _is_thread_count,
-    "prefix": _is_text,
-    "features": _are(_is_text),
-    "native_steps": _is_count,
-    "tolerances": _are(_is_number),
-    "memory.weights_bytes": _is_count,
-    "memory.packed_bytes": _is_count,
-    "memory.arena_bytes": _is_count,
-    "memory.scratch_bytes": _is_count,
-    "values": _is_values,
-    "steps": _are(_is_step),
-    "bound": _is_bound,
+GPU: Final[Mapping[str, Any]] = {
+    "name": str,
+    "timed": bool,
+    "inputs": list[InputEntry],
+    "outputs": list[TensorEntry],
+    "flop": Count,
+    "constants": list[str],
+    "verification.inputs": Span,
+    "verification.tolerances": list[Number],
+    "verification.exact_on_integers_up_to": Count,
+    "cuda": Annotated[Any, _is_table],
 }
+MODEL: Final[Mapping[str, Any]] = {
+    "name": str,
+    "inputs": list[TensorEntry],
+    "outputs": list[TensorEntry],
+    "threads": ThreadCount,
+    "prefix": str,
+    "features": list[str],
+    "native_steps": Count,
+    "tolerances": list[Number],
+    "memory.weights_bytes": Count,
+    "memory.packed_bytes": Count,
+    "memory.arena_bytes": Count,
+    "memory.scratch_bytes": Count,
+    "values": dict[str, ValueEntry],
+    "steps": list[Annotated[StepEntry, _is_step]],
+    "bound": NotRequired[list[Annotated[BoundEntry, _is_scalar]]],
+}
+ABSENT: Final[Mapping[str, Any]] = {"absent_weights": list[TensorEntry]}
 
 
-def check_fields(manifest: Mapping[str, Any], fields: Mapping[str, Check], place: str) -> None:
-    """Raise PackageError, which names the field, unless every field is there and of its kind."""
-    for name, check in fields.items():
+def check_fields(manifest: Mapping[str, Any], fields: Mapping[str, Any], place: str) -> None:
+    """Raise PackageError, which names the field, unless every field is there and of its type."""
+    for path, kind in fields.items():
         value: Any = manifest
-        for part in name.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if not check(value):
-            raise PackageError(f"{place}: its manifest has no usable {name}")
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if not _is_of(value, kind):
+            raise PackageError(f"{place}: its manifest has no usable {path}")
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Return True if a JSON value is of a type: of a class, or of types as the entries have."""
+    origin, of = get_origin(kind), get_args(kind)
+    if origin is NotRequired:
+        return value is None or _is_of(value, of[0])
+    if origin is Annotated:
+        return _is_of(value, of[0]) and all(check(value) for check in of[1:])
+    if origin is list:
+        return isinstance(value, list) and all(_is_of(one, of[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_is_of(one, of[1]) for one in value.values())
+    if is_typeddict(kind):
+        fields = _fields(kind).items()
+        return isinstance(value, dict) and all(_is_of(value.get(n), one) for n, one in fields)
+    return kind is Any or type(value) in ((int, float) if kind is float else (kind,))

@@ -54,7 +54,7 @@ def repacked(folder: Path) -> bytes:
     content = {name: read_bytes(folder / name) for name in NAMES if (folder / name).exists()}
     text = content.pop(MANIFEST)
     try:
-        data = box(content, {k: v for k, v in json.loads(text).items() if k != "files"})
+        data = box(content, json.loads(text))
     except (ValueError, AttributeError) as error:
         raise PackageError(f"cannot load {folder}: {MANIFEST}: {error}") from error
     if not unbox(data, folder.name).manifest == json.loads(text):

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.errors import PackageError
@@ -59,13 +60,36 @@ class _File:
     crc: int
 
 
+def write_zip(
+    path: Path, content: Mapping[str, Sequence[Buffer]], manifest: Mapping[str, Any], kind: ZipKind
+) -> Path:
+    """Write the zip of these files as a whole, in place of an earlier one; return its path.
+
+    Args:
+        content, manifest: as `packed` takes them; they may be views of the earlier zip.
+
+    Raises:
+        ValueError: the zip would be larger than 4 GiB.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    try:
+        with partial.open("wb") as file:
+            file.writelines(packed(content, manifest, kind))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
 def packed(
     content: Mapping[str, Sequence[Buffer]], manifest: Mapping[str, Any], kind: ZipKind
 ) -> Iterator[Buffer]:
     """Yield the bytes of the zip of these files; the manifest gets the sha256 of each.
 
     Args:
-        content: parts of each file, without the manifest.
+        content: parts of each file; an earlier manifest among them is left out.
+        manifest: its fields; digests of an earlier zip are left out.
 
     Raises:
         ValueError: the zip would be larger than 4 GiB.
@@ -73,8 +97,10 @@ def packed(
     listed = {
         name: {"sha256": _digest(parts), "size_bytes": sum(map(len, parts))}
         for name, parts in content.items()
+        if name != kind.manifest
     }
-    text = json.dumps({"format": kind.format, **manifest, "files": listed}, indent=2) + "\n"
+    facts = {name: value for name, value in manifest.items() if name != "files"}
+    text = json.dumps({"format": kind.format, **facts, "files": listed}, indent=2) + "\n"
     whole = {**content, kind.manifest: [text.encode()]}
     names = [name for name in kind.names if name in whole]
     files = [_File(name, sum(map(len, whole[name])), _crc(whole[name])) for name in names]

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansorpy.artifact.stored_zip import packed
-from ansorpy.bundle.format import BUNDLE, MANIFEST
-from ansorpy.bundle.weightless import kept, opened_bundle
+from ansorpy.artifact.stored_zip import write_zip
+from ansorpy.bundle.format import BUNDLE
+from ansorpy.bundle.weightless import opened_bundle
 
 
 def amend(bundle: Path, facts: Mapping[str, Any]) -> None:
@@ -16,11 +16,5 @@ def amend(bundle: Path, facts: Mapping[str, Any]) -> None:
         PackageError: a bit of it is not as it was packed.
     """
     told, files = opened_bundle(bundle)
-    content = {name: [part] for name, part in files.items() if name != MANIFEST}
-    new = bundle.with_name(f"{bundle.stem}.new.zip")
-    try:
-        with new.open("wb") as file:
-            file.writelines(packed(content, {**kept(told), **facts}, BUNDLE))
-        new.replace(bundle)
-    finally:
-        new.unlink(missing_ok=True)
+    content = {name: [part] for name, part in files.items()}
+    write_zip(bundle, content, {**told, **facts}, BUNDLE)

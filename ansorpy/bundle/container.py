@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.artifact.kernel_file import below, caller_parts
-from ansorpy.artifact.stored_zip import Buffer, packed
+from ansorpy.artifact.manifest import BoundEntry, StepEntry, TensorEntry, ValueEntry, entry, picked
+from ansorpy.artifact.stored_zip import Buffer, write_zip
 from ansorpy.bundle.driver import driver_prefix
 from ansorpy.bundle.format import BUNDLE, HEADER, HOSTED, LIBRARY, RUNNER, SAMPLES, WEIGHTS
 from ansorpy.bundle.header import model_header
@@ -44,15 +45,7 @@ def write_bundle(path: Path, plan: ModelPlan) -> Path:
             for names in (plan.inputs, [output.value for output in plan.outputs])
         )
         content[SAMPLES] = samples_file(given, made, plan.self_test)
-    partial = path.with_suffix(".partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with partial.open("wb") as file:
-            file.writelines(packed(content, manifest_of(plan, memory, prefix), BUNDLE))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return path
+    return write_zip(path, content, manifest_of(plan, memory, prefix), BUNDLE)
 
 
 def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, Any]:
@@ -63,7 +56,7 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
         "name": plan.name,
         "inputs": [_tensor(plan, name, name) for name in plan.inputs],
         "outputs": [
-            _tensor(plan, out.name, out.value) | key
+            {**_tensor(plan, out.name, out.value), **key}
             for out, key in zip(plan.outputs, keys, strict=True)
         ],
         "threads": plan.threads,
@@ -82,21 +75,16 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
             "scratch_bytes": memory.scratch_bytes,
         },
         "values": {
-            name: {
-                **_tensor(plan, name, name), "argument": place.argument, "at": place.at,
-            }
+            name: entry(ValueEntry, place, **_tensor(plan, name, name))
             for name, place in memory.places.items()
         },
         "steps": [_step(plan, step) for step in plan.steps],
         "kernels": [
             {
-                "name": kernel.name,
-                "workload": kernel.workload,
-                "object_sha256": kernel.library.object_sha256,
-                "prefix": kernel.library.prefix,
+                **picked(kernel, "name", "workload"),
+                **picked(kernel.library, "object_sha256", "prefix"),
                 "best_s": kernel.best_s,
-                "packed_bytes": kernel.library.packed_bytes,
-                "scratch_bytes": kernel.library.scratch_bytes,
+                **picked(kernel.library, "packed_bytes", "scratch_bytes"),
                 "tasks": [phase.tasks for phase in kernel.library.phases],
             }
             for kernel in plan.kernels
@@ -105,25 +93,20 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
         "bound": bound_facts(plan.bound),
         "ansorpy": version("ansorpy"),
         **({"parts": parts_to_json(plan.parts)} if plan.parts else {}),
-    }  # fmt: skip
+    }
 
 
-def bound_facts(bound: Mapping[str, Weight]) -> list[dict[str, Any]]:
+def bound_facts(bound: Mapping[str, Weight]) -> list[BoundEntry]:
     """Return the manifest's entries of inputs that the model was made for a value of."""
     return [
-        {
-            "name": name,
-            "dtype": weight.dtype,
-            "shape": list(weight.shape),
-            "value": weight.array.item(),
-        }
+        entry(BoundEntry, weight, name=name, value=weight.array.item())
         for name, weight in bound.items()
     ]
 
 
-def _tensor(plan: ModelPlan, name: str, value: str) -> dict[str, Any]:
+def _tensor(plan: ModelPlan, name: str, value: str) -> TensorEntry:
     info = plan.values[value]
-    return {"name": name, "dtype": info.dtype, "shape": list(info.fixed_shape)}
+    return entry(TensorEntry, info, name=name, shape=info.fixed_shape)
 
 
 def output_keys(names: Sequence[str], inputs: Collection[str]) -> list[dict[str, str]]:
@@ -139,14 +122,12 @@ def output_keys(names: Sequence[str], inputs: Collection[str]) -> list[dict[str,
     return found
 
 
-def _step(plan: ModelPlan, step: Step) -> dict[str, Any]:
-    facts = {"reads": list(step.reads), "writes": list(step.writes), "nodes": list(step.nodes)}
+def _step(plan: ModelPlan, step: Step) -> StepEntry:
     match step:
         case KernelStep():
-            return {"kernel": step.kernel, "best_s": plan.by_name[step.kernel].best_s, **facts}
+            return entry(StepEntry, step, plan.by_name[step.kernel])
         case HostedStep():
-            attributes = json.loads(step.attributes)
-            return {"function": step.function, "attributes": attributes, **facts}
+            return entry(StepEntry, step, attributes=json.loads(step.attributes))
 
 
 def samples_file(

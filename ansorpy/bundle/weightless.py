@@ -5,15 +5,15 @@ the graph (`graph.json`); at home the weights come back, to the places that its 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.artifact import manifest
-from ansorpy.artifact.stored_zip import Buffer, opened, packed
+from ansorpy.artifact.stored_zip import Buffer, opened, write_zip
 from ansorpy.bundle.container import bound_facts, output_keys, samples_file, stored
-from ansorpy.bundle.format import BUNDLE, GRAPH, MANIFEST, SAMPLES, WEIGHTS
+from ansorpy.bundle.format import BUNDLE, GRAPH, SAMPLES, WEIGHTS
 from ansorpy.bundle.load import mapped
 from ansorpy.bundle.plan import SelfTest
 from ansorpy.bundle.tensor_file import TensorFile, tensor_file
@@ -62,13 +62,12 @@ def without_weights(source: Path, path: Path, document: str) -> None:
     values = facts["values"]
     order = list(json.loads(bytes(files[WEIGHTS][8 : 8 + size])))
     absent = [{key: values[name][key] for key in ("name", "dtype", "shape")} for name in order]
-    content: dict[str, list[Buffer]] = {
-        name: [part] for name, part in files.items() if name not in (WEIGHTS, SAMPLES, MANIFEST)
+    content: dict[str, Sequence[Buffer]] = {
+        name: [part] for name, part in files.items() if name not in (WEIGHTS, SAMPLES)
     }
     content[GRAPH] = [document.encode()]
-    told = {**kept(facts), "tolerances": [0.0] * len(facts["outputs"]), ABSENT: absent}
-    with path.open("wb") as file:
-        file.writelines(packed(content, told, BUNDLE))
+    told = {**facts, "tolerances": [0.0] * len(facts["outputs"]), ABSENT: absent}
+    write_zip(path, content, told, BUNDLE)
 
 
 def with_weights(
@@ -88,23 +87,24 @@ def with_weights(
     """
     facts, files = opened_bundle(source)
     layout = _layout(facts, source.name)
-    content: dict[str, list[Buffer]] = {
-        name: [part] for name, part in files.items() if name not in (GRAPH, MANIFEST)
-    }
     if not _fits(facts, names, weights):
         raise PackageError(f"{source.name}: its manifest is not of the graph that it holds")
-    arrays = {name: weights[name].array for name in layout.order}
-    content[WEIGHTS] = list(stored(layout, arrays))
-    tensors = [
-        [ValueInfo(one["name"], tuple(one["shape"]), one["dtype"]) for one in facts[kind]]
-        for kind in ("inputs", "outputs")
-    ]
-    content[SAMPLES] = list(samples_file(tensors[0], tensors[1], self_test))
-    told = {name: value for name, value in kept(facts).items() if name != ABSENT}
-    told |= {"tolerances": list(self_test.tolerances), **_named(facts, names)}
-    told["verified_against"] = self_test.oracle
-    with path.open("wb") as file:
-        file.writelines(packed(content, told, BUNDLE))
+    content: dict[str, Sequence[Buffer]] = {
+        name: [part] for name, part in files.items() if name != GRAPH
+    }
+    content[WEIGHTS] = stored(layout, {name: weights[name].array for name in layout.order})
+    content[SAMPLES] = samples_file(_infos(facts["inputs"]), _infos(facts["outputs"]), self_test)
+    told = {
+        **{name: value for name, value in facts.items() if name != ABSENT},
+        "tolerances": list(self_test.tolerances),
+        **_named(facts, names),
+        "verified_against": self_test.oracle,
+    }
+    write_zip(path, content, told, BUNDLE)
+
+
+def _infos(tensors: Sequence[Mapping[str, Any]]) -> list[ValueInfo]:
+    return [ValueInfo(one["name"], tuple(one["shape"]), one["dtype"]) for one in tensors]
 
 
 def graph_text(facts: Mapping[str, Any], files: Files, place: str) -> str:
@@ -123,19 +123,11 @@ def graph_text(facts: Mapping[str, Any], files: Files, place: str) -> str:
         raise PackageError(f"{place}: {GRAPH} is no text: {error}") from error
 
 
-def kept(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a manifest that do not come from packing."""
-    return {name: value for name, value in facts.items() if name not in ("format", "files")}
-
-
 def _layout(facts: Mapping[str, Any], place: str) -> TensorFile:
     """Return the file of the absent weights, which must lie where the code of the bundle reads."""
-    absent: Any = facts.get(ABSENT)
-    if not manifest.are_tensors(absent):
-        raise PackageError(f"{place}: its manifest has no usable {ABSENT}")
-    infos = [ValueInfo(one["name"], tuple(one["shape"]), one["dtype"]) for one in absent]
+    manifest.check_fields(facts, manifest.ABSENT, place)
     try:
-        layout, values = tensor_file(infos), facts["values"]
+        layout, values = tensor_file(_infos(facts[ABSENT])), facts["values"]
     except ValueError as error:
         raise PackageError(f"{place}: {error}") from error
     told = {name: values[name]["at"] for name in layout.order if name in values}

@@ -98,7 +98,6 @@ def crafted(data: bytes) -> Mapping[str, bytes]:
 def resealed(data: bytes, rng: np.random.Generator) -> bytes:
     """Return a self-consistent package with one field of its manifest gone or of another kind."""
     package = unbox(data, "good")
-    content = {name: body for name, body in package.files.items() if name != MANIFEST}
     manifest = json.loads(json.dumps(dict(package.manifest)))
     found = list(places(manifest))
     place, name = found[int(rng.integers(len(found)))]
@@ -107,7 +106,7 @@ def resealed(data: bytes, rng: np.random.Generator) -> bytes:
         del place[name]
     else:
         place[name] = odd
-    return box(content, manifest)
+    return box(package.files, manifest)
 
 
 ODD: Final[tuple[Any, ...]] = (

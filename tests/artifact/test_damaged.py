@@ -18,7 +18,7 @@ import ansorpy
 from ansorpy.artifact import load_native, load_package, package, stored_zip, unbox
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import PREFIX, reap
-from ansorpy.artifact.package import LIBRARY, MANIFEST, box, read_bytes
+from ansorpy.artifact.package import LIBRARY, box, read_bytes
 from ansorpy.errors import PackageError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.timing.libraries import Exported
@@ -56,9 +56,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def changed(data: bytes, library: bytes | None = None, **fields: Any) -> bytes:
     """Return a self-consistent package with another library or other fields of the manifest."""
     good = unbox(data, "good")
-    files = {name: body for name, body in good.files.items() if name != MANIFEST}
-    if library is not None:
-        files[LIBRARY] = library
+    files = good.files if library is None else {**good.files, LIBRARY: library}
     manifest = {**good.manifest, **fields}
     return box(files, {name: value for name, value in manifest.items() if value is not None})
 
@@ -158,7 +156,6 @@ def test_code_that_cannot_be_imported_is_a_package_error_and_leaves_no_folder(
 ) -> None:
     good = unbox(data, "good")
     files = {**good.files, "kernel.py": b"raise OSError('from the package')"}
-    del files[MANIFEST]
     with pytest.raises(PackageError, match=r"cannot load p: kernel\.py: from the package"):
         load_package(box(files, good.manifest), "p")
     (folder,) = temporary.glob(f"{PREFIX}*")

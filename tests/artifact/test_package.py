@@ -12,7 +12,7 @@ import pytest
 from ansorpy.artifact import LoadedKernel, load, load_package, unbox
 from ansorpy.artifact.load import check_machine
 from ansorpy.artifact.needs import lacking, needed_features
-from ansorpy.artifact.package import MANIFEST, box, parse_digest
+from ansorpy.artifact.package import box, parse_digest
 from ansorpy.errors import PackageError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.target import Target
@@ -83,9 +83,8 @@ def test_a_deflated_package_is_refused_before_it_is_inflated(data: bytes) -> Non
 
 def test_another_format_is_refused(data: bytes) -> None:
     package = unbox(data, "p")
-    files = {name: body for name, body in package.files.items() if name != MANIFEST}
     with pytest.raises(PackageError, match="format is not 2"):
-        unbox(box(files, {**package.manifest, "format": 1}), "p")
+        unbox(box(package.files, {**package.manifest, "format": 1}), "p")
 
 
 @pytest.mark.parametrize(
@@ -113,13 +112,12 @@ def test_a_kernel_needs_exactly_the_features_of_its_vectors_and_source() -> None
 
 def test_a_kernel_for_another_machine_is_refused(data: bytes) -> None:
     package = unbox(data, "p")
-    files = {name: body for name, body in package.files.items() if name != MANIFEST}
     target = {**package.manifest["target"], "needs": ["avx2", "avx99"]}
-    other = unbox(box(files, {**package.manifest, "target": target}), "p")
+    other = unbox(box(package.files, {**package.manifest, "target": target}), "p")
     with pytest.raises(PackageError, match="made for a processor with avx2, avx99, which"):
         check_machine(other, "p", present=("sse2",))
     with pytest.raises(PackageError, match="avx99"):
-        load_package(box(files, {**package.manifest, "target": target}), "p")
+        load_package(box(package.files, {**package.manifest, "target": target}), "p")
     check_machine(other, "p", present=("avx2", "avx99"))
 
 

@@ -23,7 +23,7 @@ import pytest
 
 import ansorpy
 from ansorpy.artifact.load import load_native
-from ansorpy.artifact.stored_zip import opened, packed
+from ansorpy.artifact.stored_zip import opened, write_zip
 from ansorpy.bundle.container import write_bundle
 from ansorpy.bundle.format import BUNDLE, LIBRARY, MANIFEST, SAMPLES, WEIGHTS
 from ansorpy.bundle.load import LoadedModel, _unpickled, load_model
@@ -279,13 +279,10 @@ def resealed(
 ) -> Path:
     """Write a self-consistent bundle with another manifest or other files; None: removed."""
     facts, content = opened(path.read_bytes(), "p", BUNDLE)
-    facts = {name: value for name, value in facts.items() if name not in ("files", "format")}
-    change(facts)
-    parts = {n: [bytes(body)] for n, body in content.items() if n != MANIFEST}
-    parts |= {n: [body] for n, body in files.items() if body is not None}
-    parts = {n: body for n, body in parts.items() if n not in files or files[n] is not None}
-    goal.write_bytes(b"".join(packed(parts, facts, BUNDLE)))
-    return goal
+    changed = dict(facts)
+    change(changed)
+    parts = {n: [body] for n, body in {**content, **files}.items() if body is not None}
+    return write_zip(goal, parts, changed, BUNDLE)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from stamina.instrumentation import set_on_retry_hooks
 
-from ansorpy.artifact.package import MANIFEST, box, unbox
+from ansorpy.artifact.package import box, unbox
 from ansorpy.bundle.load import load_model
 from ansorpy.client import Client, Job, KernelCache, ServiceError, load
 from ansorpy.client.connection import Address, address_of
@@ -480,9 +480,8 @@ def test_a_package_with_another_digest_is_refused_and_not_cached(tmp_path: Path)
 
 def test_a_kernel_for_another_processor_is_refused_and_not_cached(tmp_path: Path) -> None:
     found = unbox(package(), "p")
-    files = {name: data for name, data in found.files.items() if name != MANIFEST}
     target = {**found.manifest["target"], "needs": ["avx99"]}
-    data = box(files, {**found.manifest, "target": target})
+    data = box(found.files, {**found.manifest, "target": target})
     digest = unbox(data, "p").digest
     with pytest.raises(PackageError, match="made for a processor with avx99"):
         load(f"sha256:{digest}", cache=KernelCache(tmp_path), source=Shelf(data))

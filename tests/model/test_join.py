@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansorpy.artifact.stored_zip import packed
+from ansorpy.artifact.stored_zip import write_zip
 from ansorpy.bundle.format import BUNDLE, GRAPH, MANIFEST, SAMPLES, WEIGHTS
 from ansorpy.bundle.load import load_model
 from ansorpy.bundle.weightless import ABSENT, opened_bundle
@@ -187,10 +187,7 @@ def resealed(bare: Path, path: Path, change: Callable[[dict[str, Any]], None]) -
     facts, files = opened_bundle(bare)
     told = json.loads(json.dumps(facts))
     change(told)
-    told = {name: value for name, value in told.items() if name not in ("format", "files")}
-    content = {name: [part] for name, part in files.items() if name != MANIFEST}
-    path.write_bytes(b"".join(packed(content, told, BUNDLE)))
-    return path
+    return write_zip(path, {name: [part] for name, part in files.items()}, told, BUNDLE)
 
 
 LIES: Mapping[str, Callable[[dict[str, Any]], Any]] = {

@@ -1,6 +1,5 @@
 """Tunings that measure on the device, here the emulated driver: records, race, zip, faults."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -75,10 +74,7 @@ def result_of(events: list[Event]) -> Finished:
 
 
 def manifest_of(kernel: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
-        unbox(read_bytes(kernel), str(kernel)).files["manifest.json"]
-    )
-    return found
+    return dict(unbox(read_bytes(kernel), str(kernel)).manifest)
 
 
 @pytest.mark.slow

@@ -55,8 +55,7 @@ def manifest_of(kernel: Path) -> dict[str, Any]:
     files = unbox(read_bytes(kernel), str(kernel)).files
     assert {"kernel.ptx", "manifest.json"} <= set(files)
     assert b".visible .entry" in files["kernel.ptx"]
-    found: dict[str, Any] = json.loads(files["manifest.json"])
-    return found
+    return dict(json.loads(files["manifest.json"]))
 
 
 @pytest.mark.parametrize("name", DAGS)
