@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.loopir.nodes import Alloc, Program, Scope, Tile
@@ -26,6 +25,7 @@ from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads as w
 from tests.codegen.simt.test_library import NIGHT
+from tests.emulation.log import LoggedKernel
 
 EMULATOR: Final = "ansorpy.codegen.simt.emulator"
 GPU: Final = cuda_target("sm_90")

@@ -15,7 +15,6 @@ import pytest
 
 from ansorpy import te
 from ansorpy.codegen.simt.emulator import build_texts, load
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.matrices import LOAD
 from ansorpy.codegen.simt.report import static_report
@@ -49,6 +48,7 @@ from tests.codegen.simt.test_blocks import EMULATOR, GPU, row_of, tiled_plan
 from tests.codegen.simt.test_library import NIGHT
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.codegen.simt.test_source import results
+from tests.emulation.log import LoggedKernel
 
 Array = np.ndarray[Any, Any]
 FUNCTIONS: Final = [one.function for one in PRODUCTS]
