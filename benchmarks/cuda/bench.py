@@ -19,7 +19,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ansorpy.codegen.simt import device
-from ansorpy.codegen.simt.device import emulated as emulation
 from ansorpy.codegen.simt.device.facts import facts_of
 from ansorpy.codegen.simt.device.kernel import DeviceCode
 from ansorpy.codegen.simt.device.sensors import Sensors, library_call
@@ -32,13 +31,14 @@ from benchmarks.common import commit, today
 from benchmarks.cuda.kernels import Candidate, Prebuilt, candidates
 from benchmarks.cuda.operators import SMALL_CANDIDATES, Operator
 from benchmarks.cuda.texts import Floor, multiply_adds
+from tests.emulation import device as emulation
 
 SAMPLES: Final = 20  # samples of a row, each between two of the control kernel
 SAMPLE_S: Final = 2e-4  # least length of a sample: an event has a resolution of half a microsecond
 BUDGET_S: Final = 2.0  # length of all samples of a row: long rows have fewer, three at least
 HOPELESS: Final = 5.0  # times the best of an operator, from which a candidate has three samples
 LEAST: Final = 3
-EMULATED: Final = "ansorpy.codegen.simt.device.emulated"
+EMULATED: Final = "tests.emulation.device"
 CONTROL: Final = "control"
 Row = dict[str, Any]
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice
-from ansorpy.codegen.simt.device.emulated.module import EmulatedFunction, EmulatedModule
-from ansorpy.codegen.simt.device.emulated.state import INVALID_PTX, NOT_FOUND, put, word
 from ansorpy.codegen.simt.driver import LIBRARY
 from ansorpy.codegen.simt.launch import SimtCode
+from tests.emulation.device.device import EmulatedDevice
+from tests.emulation.device.module import EmulatedFunction, EmulatedModule
+from tests.emulation.device.state import INVALID_PTX, NOT_FOUND, put, word
 
 NO_CODE = 209  # CUDA_ERROR_NO_BINARY_FOR_GPU
 CAPABILITY = (75, 76)

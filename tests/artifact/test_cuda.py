@@ -17,7 +17,6 @@ from ansorpy.artifact import LoadedKernel, load, unpack
 from ansorpy.artifact.cuda import members, pack_emulated
 from ansorpy.artifact.device_runner import checked_table
 from ansorpy.artifact.package import box
-from ansorpy.codegen.simt.device.emulated.module import EmulatedFunction
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import BuildError, PackageError
@@ -35,6 +34,7 @@ from ansorpy.tuner.tasks.trust import versions
 from tests.artifact.emulated_driver import BAD_PTX, NO_CODE, Producer, Shared, ZipDevice
 from tests.artifact.mutations import resealed
 from tests.codegen.simt.test_report import needs_ptxas
+from tests.emulation.device.module import EmulatedFunction
 from tests.fuzz.pairs import draw
 
 MM = "def mm(float(5,7) A, float(7,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.expr.coalescing import RequestSectors, request_sectors
 from ansorpy.expr.expr import Binary, Expr, Read, Var
 from ansorpy.loopir.nodes import Scope, Tile
 from ansorpy.target import Target
 from tests.codegen.programs import buffer, c, parallel, program, read, store
+from tests.emulation.log import LoggedKernel
 
 GPU = Target("cuda", cpu="sm_90")
 L = Var("l")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from ansorpy.codegen.simt.device import emulated
 from ansorpy.codegen.simt.device.facts import facts_of
 from ansorpy.server.db.models import WorkerRow
 from ansorpy.server.jobs.machines import _machine
@@ -19,6 +18,7 @@ from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.description import describe
 from ansorpy.server.worker.tuner_main import load_engine, run_job
 from ansorpy.target import GPU_NAMES
+from tests.emulation import device as emulated
 from tests.server.databases import ON_SQLITE
 from tests.server.service import MM, Service, service
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ansorpy.codegen.simt.device import emulated
 from ansorpy.codegen.simt.device.kernel import DeviceCode
 from ansorpy.target import cuda_target
 from benchmarks.cuda.harness import SECTIONS, main
 from benchmarks.cuda.kernels import Candidate, Prebuilt, candidates
 from benchmarks.cuda.operators import OPERATORS, operators_of
 from tests.codegen.simt.device.texts import PARTED
+from tests.emulation import device as emulated
 
 FIGURES = ("median_s", "least_s", "best_s", "stream_s", "trials_per_s", "flop_per_s")
 FIRST = OPERATORS["matmul"][0]

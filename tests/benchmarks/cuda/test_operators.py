@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansorpy.codegen.simt.device import emulated
 from ansorpy.target import cuda_target
 from ansorpy.te.analysis.flops import flop_count
 from benchmarks.cuda.kernels import candidates
 from benchmarks.cuda.operators import OPERATORS, SMALL_COUNTS, Operator, operators_of
 from benchmarks.cuda.peers import form, peers_of
+from tests.emulation import device as emulated
 
 EVERY = [one for operators in OPERATORS.values() for one in operators]
 TORCH = SimpleNamespace(nn=SimpleNamespace(functional=None))

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.device import emulated
 from ansorpy.codegen.simt.ptx import ptx
 from benchmarks.cuda.texts import (
     CHAINS,
@@ -15,6 +14,7 @@ from benchmarks.cuda.texts import (
     nothing,
     shared_loads,
 )
+from tests.emulation import device as emulated
 
 
 def result(floor: Floor, x: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> list[float]:

@@ -6,7 +6,6 @@ python -m tests.codegen.simt.barrier_count [candidates of each operator]
 import sys
 from collections import Counter
 
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.errors import RunError
 from ansorpy.measure.verify.cases import make_cases
 from ansorpy.measure.verify.guard_pages import Arena
@@ -15,6 +14,7 @@ from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.te.dag import Dag
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.codegen.simt.test_library import WHOLE, drawn, written
+from tests.emulation.log import LoggedKernel
 
 
 def counted(dag: Dag, seed: int) -> Counter[str]:

@@ -28,7 +28,6 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.errors import RunError
 from ansorpy.expr.dtypes import FLOATS
@@ -49,6 +48,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.codegen.simt.mutations import KINDS, Mutation, changing, mutations
 from tests.codegen.simt.test_library import WHOLE, drawn, written
+from tests.emulation.log import LoggedKernel
 
 SEEDS = 4  # trials from which edge values come
 PEAK: Final = 300.0  # exp of the distance to other numbers overflows in float32

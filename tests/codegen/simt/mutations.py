@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from ansorpy.codegen.simt.emulator.instrument import BYTES
+from ansorpy.codegen.simt.emulator.host_text import BYTES
 from ansorpy.codegen.simt.launch import SimtCode
 
 Kind = Literal["barrier", "mask", "index", "shuffle"]

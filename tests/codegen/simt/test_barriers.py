@@ -6,13 +6,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
-from ansorpy.codegen.simt.emulator.report import Log
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.expr.expr import Binary, Expr, Read, Var
 from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Stmt, Tile
 from tests.codegen.programs import add, buffer, c, lt, mul, parallel, program, read, store
 from tests.codegen.simt.test_writer import GPU
+from tests.emulation.log import LoggedKernel
+from tests.emulation.report import Log
 
 LANES: Final = 64
 L, ROW, K = Var("l"), Var("i"), Var("k")

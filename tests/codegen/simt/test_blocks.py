@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.loopir.nodes import Alloc, Program, Scope, Tile
@@ -25,6 +24,7 @@ from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads as w
+from tests.emulation.log import LoggedKernel
 from tests.night import night
 
 EMULATOR: Final = "ansorpy.codegen.simt.emulator"

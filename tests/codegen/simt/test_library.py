@@ -15,8 +15,6 @@ import pytest
 
 from ansorpy import te
 from ansorpy.codegen.simt.emulator.loader import build_texts, load
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
-from ansorpy.codegen.simt.emulator.report import DataRace
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
@@ -31,6 +29,8 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.topi.suites import SUITE_SMALL
+from tests.emulation.log import LoggedKernel
+from tests.emulation.report import DataRace
 from tests.fuzz.pairs import draw, interpreted
 from tests.fuzz.suite_dags import suite_dag
 from tests.night import night

@@ -16,7 +16,6 @@ import pytest
 
 from ansorpy import te
 from ansorpy.codegen.simt.emulator import build_texts, load
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.matrices import LOAD
 from ansorpy.codegen.simt.report import static_report
@@ -49,6 +48,7 @@ from tests.codegen.simt.emulator.fragments import bf16
 from tests.codegen.simt.test_blocks import EMULATOR, GPU, row_of, tiled_plan
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.codegen.simt.test_source import results
+from tests.emulation.log import LoggedKernel
 from tests.night import night
 
 Array = np.ndarray[Any, Any]

@@ -9,8 +9,6 @@ import pytest
 from ansorpy.artifact.cuda import launch_table
 from ansorpy.codegen.simt.assemble import assemble
 from ansorpy.codegen.simt.device.driver import GpuDriver
-from ansorpy.codegen.simt.device.emulated import build_texts
-from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice
 from ansorpy.codegen.simt.device.kernel import DeviceKernel
 from ansorpy.codegen.simt.memory import with_dynamic_memory
 from ansorpy.codegen.simt.ptx import joined_ptx, ptx
@@ -22,6 +20,8 @@ from ansorpy.loopir.nodes import Alloc, Program, Scope, Seq, Tile
 from ansorpy.target import Target, cuda_target
 from tests.codegen.programs import add, buffer, c, parallel, program, read, store
 from tests.codegen.simt.test_report import needs_ptxas
+from tests.emulation.device import build_texts
+from tests.emulation.device.device import EmulatedDevice
 
 GPU = replace(cuda_target("sm_90"), shared_bytes=227 * 1024)
 LANES = 64

@@ -5,21 +5,19 @@ a name that has no such function is refused, and so are inline assembly and othe
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.codegen.simt.emulator.copies_text import WIDTHS
-from ansorpy.codegen.simt.emulator.instrument import (
-    BYTES,
-    LOG_FUNCTIONS,
-    SPACES,
-    Instrumented,
-    instrumented,
-)
 from ansorpy.codegen.simt.emulator.matrix_text import FOUR_FLOATS, FOUR_WORDS
 from ansorpy.codegen.simt.emulator.shared_memory import SharedArray, placed
 from ansorpy.errors import BuildError, shown
+
+BYTES: Final = {
+    "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8,
+}  # fmt: skip
+SPACES: Final = {"1": "global", "3": "shared"}  # address spaces
 
 Function = tuple[str, tuple[str, str]]  # name in the runtime, result and arguments
 
@@ -86,16 +84,28 @@ class HostText:
 
     Args:
         parts: its shared memory.
-        logged: its accesses, barriers and loops by number; None: it has no log.
     """
 
     text: str
     parts: tuple[SharedArray, ...]
-    logged: Instrumented | None
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Calls of functions beside the runtime, put into every kernel.
+
+    Args:
+        functions: their arguments by name; they return nothing.
+        put: return the lines with the calls: of the lines, the names of pointers in the text
+            (parameters, then arrays in shared memory), and the same names for people.
+    """
+
+    functions: Mapping[str, str]
+    put: Callable[[Sequence[str], Sequence[str], Sequence[str]], list[str]]
 
 
 def host_text(
-    text: str, symbol: str, start: int, buffers: Sequence[str], log: bool = False
+    text: str, symbol: str, start: int, buffers: Sequence[str], probes: Probes | None = None
 ) -> HostText:
     """Return the text of a kernel for this processor.
 
@@ -104,7 +114,7 @@ def host_text(
         symbol: name of the function.
         start: address after which its shared memory lies.
         buffers: names of the kernel's parameters.
-        log: whether accesses, barriers and loops call the log.
+        probes: more calls, by names of the runtime.
 
     Raises:
         BuildError: a part of the text has no meaning here.
@@ -123,14 +133,14 @@ def host_text(
     entry = _KERNEL.match(kernels[0])
     if entry is None:
         raise BuildError(f"cannot emulate {shown(kernels[0])!r}; expected a kernel of buffers")
-    rest, logged = _numbered(rest), None
-    if log:
+    rest, more = _numbered(rest), dict(probes.functions) if probes else {}
+    if probes:
         parameters = [*re.findall(r"(%[\w.]+)(?:,|$)", entry[2]), *(f"@{name}" for name in shared)]
-        logged = instrumented(rest, parameters, [*buffers, *shared])
-        rest = [*logged.lines, *(f"declare void @{f}{taken}" for f, taken in LOG_FUNCTIONS.items())]
-    code = _renamed(rest, places)
+        put = probes.put(rest, parameters, [*buffers, *shared])
+        rest = [*put, *(f"declare void @{f}{taken}" for f, taken in more.items())]
+    code = _renamed(rest, places, more)
     called = _called(entry[1], symbol, len(buffers))
-    return HostText("\n".join([*code, called, ""]), tuple(parts), logged)
+    return HostText("\n".join([*code, called, ""]), tuple(parts))
 
 
 def _shared(lines: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[str]]:
@@ -162,8 +172,8 @@ def _numbered(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def _renamed(lines: Sequence[str], places: Mapping[str, str]) -> list[str]:
-    """Return the lines for this processor; every name is known."""
+def _renamed(lines: Sequence[str], places: Mapping[str, str], more: Collection[str]) -> list[str]:
+    """Return the lines for this processor; every name is known, or one of `more`."""
     own = {found[1] for line in lines if (found := re.match(r"define [^@]*@([\w.]+)", line))}
 
     def name(match: re.Match[str]) -> str:
@@ -173,7 +183,7 @@ def _renamed(lines: Sequence[str], places: Mapping[str, str]) -> list[str]:
         if known in FUNCTIONS and known != BARRIER:
             return f"@{FUNCTIONS[known][0]}"
         plain = known.startswith("llvm.") and not known.startswith("llvm.nvvm.")
-        if known in own or plain or known in _RUNTIME or known in LOG_FUNCTIONS:
+        if known in own or plain or known in _RUNTIME or known in more:
             return f"@{known}"
         raise BuildError(f"cannot emulate {known} because it has no function in the emulator")
 

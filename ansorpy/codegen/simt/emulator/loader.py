@@ -15,7 +15,7 @@ from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.llvm_ir import OPT, object_bytes
 from ansorpy.codegen.runtime.native_launcher import word_array
 from ansorpy.codegen.simt.emulator.copies_text import NO_ARRIVALS
-from ansorpy.codegen.simt.emulator.host_text import HostText, host_text
+from ansorpy.codegen.simt.emulator.host_text import HostText, Probes, host_text
 from ansorpy.codegen.simt.emulator.launch_text import Order
 from ansorpy.codegen.simt.emulator.limits import FAULTS, MOST_THREADS
 from ansorpy.codegen.simt.emulator.runtime_text import runtime_text
@@ -80,10 +80,10 @@ def build_texts(code: SimtCode) -> Emulated:
     Raises:
         BuildError: a text cannot be emulated, or LLVM refuses it.
     """
-    return compiled(code, host_texts(code, log=False), [NO_ARRIVALS])
+    return compiled(code, host_texts(code), [NO_ARRIVALS])
 
 
-def host_texts(code: SimtCode, log: bool) -> list[HostText]:
+def host_texts(code: SimtCode, probes: Probes | None = None) -> list[HostText]:
     """Return the kernels as texts for this processor.
 
     Raises:
@@ -93,7 +93,7 @@ def host_texts(code: SimtCode, log: bool) -> list[HostText]:
     names, start = [buffer.name for buffer in code.buffers], START
     for k, (text, launch) in enumerate(zip(code.texts, code.launches, strict=True)):
         _check(launch)
-        texts.append(host_text(text, f"simt_kernel{k}", start, names, log))
+        texts.append(host_text(text, f"simt_kernel{k}", start, names, probes))
         start = end_of(texts[-1].parts, start)
     return texts
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ansorpy.codegen.simt.device.driver import GpuDriver
-from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice, method_name
 from ansorpy.codegen.simt.device.facts import facts_of
 from ansorpy.codegen.simt.device.functions import SIGNATURES, driver_library
 from ansorpy.codegen.simt.device.present import (
@@ -19,6 +18,7 @@ from ansorpy.errors import DeviceError, DeviceFault, DeviceMemoryError
 from ansorpy.gpus import PRESETS
 from ansorpy.target import cuda_target
 from tests.codegen.simt.device.texts import PARTED, SHARED, THREADS, doubled
+from tests.emulation.device.device import EmulatedDevice, method_name
 
 MEMORY_BYTES = 1 << 20
 

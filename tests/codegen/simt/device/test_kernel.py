@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.device import emulated
 from ansorpy.codegen.simt.device.driver import GpuDriver
-from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice
 from ansorpy.codegen.simt.device.kernel import DeviceCode, DeviceKernel
 from ansorpy.codegen.simt.device.memory import ZONE_BYTES
 from ansorpy.errors import BuildError, DeviceError, DeviceFault, DeviceMemoryError, OverrunError
 from ansorpy.measure.backend import TimedCall, backend
 from tests.codegen.simt.device.texts import PARTED, SHARED, THREADS, code, doubled
+from tests.emulation import device as emulated
+from tests.emulation.device.device import EmulatedDevice
 
 COUNT = 2 * THREADS
 
@@ -165,7 +165,7 @@ def test_a_fault_stays() -> None:
 
 
 def test_the_emulated_driver_is_a_back_end_by_its_name() -> None:
-    found = backend("ansorpy.codegen.simt.device.emulated")
+    found = backend("tests.emulation.device")
     assert found.BUILT is DeviceCode
     assert backend("ansorpy.codegen.simt.device").BUILT is DeviceCode
     assert emulated.driver() is emulated.driver()

@@ -15,7 +15,7 @@ from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.codegen.simt.test_library import drawn
 
-EMULATED: Final = "ansorpy.codegen.simt.device.emulated"
+EMULATED: Final = "tests.emulation.device"
 NAMES: Final = ("matmul", "matmul_int8", "attention", "conv2d_grouped", "softmax", "argmax")
 
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.codegen.simt.emulator import build_texts, load
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
+from tests.emulation.log import LoggedKernel
 
 Array = np.ndarray[Any, Any]
 BUFFER_WORDS: Final = 4096

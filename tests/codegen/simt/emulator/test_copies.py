@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ansorpy.codegen.simt.emulator.limits import MOST_COPIES
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.errors import RunError
 from tests.codegen.simt.emulator.fragments import (
     BARRIER,
@@ -19,6 +18,7 @@ from tests.codegen.simt.emulator.fragments import (
     ran,
     wait,
 )
+from tests.emulation.log import LoggedKernel
 
 EARLY: Final = (
     "cannot emulate phase0 because a thread reads or writes the bytes of a copy under way; expected"

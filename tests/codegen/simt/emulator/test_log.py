@@ -5,13 +5,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
-from ansorpy.codegen.simt.emulator.report import LaunchLog, Waits
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.errors import BuildError, RunError
 from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from tests.codegen.simt.emulator.test_emulator import BARRIER, REVERSED, THREADS, code
+from tests.emulation.log import LoggedKernel
+from tests.emulation.report import LaunchLog, Waits
 
 OUTSIDE: Final = "a thread reads or writes outside of a buffer; expected an element of it"
 UNALIGNED: Final = "the place of an access in its buffer is no multiple of its bytes; expected one"

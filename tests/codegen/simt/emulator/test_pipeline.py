@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.errors import RunError
 from tests.codegen.simt.emulator.fragments import (
@@ -26,6 +25,7 @@ from tests.codegen.simt.emulator.fragments import (
     ran,
     wait,
 )
+from tests.emulation.log import LoggedKernel
 
 ROWS, COLUMNS, STEP = 32, 16, 16  # extents of C, and that of k in one step; two warps of 16 rows
 STEPS, STAGES = 4, 2

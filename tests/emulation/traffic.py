@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.codegen.simt.emulator.instrument import Site
 from ansorpy.codegen.simt.emulator.limits import WARP
-from ansorpy.codegen.simt.emulator.needed import met
-from ansorpy.codegen.simt.emulator.report import Requests, Waits
 from ansorpy.expr.coalescing import SECTOR_BYTES
+from tests.emulation.instrument import Site
+from tests.emulation.needed import met
+from tests.emulation.report import Requests, Waits
 
 Array = np.ndarray[Any, Any]
 

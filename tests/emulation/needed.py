@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ansorpy.codegen.simt.emulator.instrument import Instrumented
 from ansorpy.codegen.simt.emulator.limits import WARP
-from ansorpy.codegen.simt.emulator.races import RaceCheck
+from tests.emulation.instrument import Instrumented
+from tests.emulation.races import RaceCheck
 
 Array = np.ndarray[Any, Any]
 

@@ -3,7 +3,7 @@
 import time
 from ctypes import c_float
 
-from ansorpy.codegen.simt.device.emulated.state import (
+from tests.emulation.device.state import (
     CAPTURE_INVALIDATED,
     CAPTURE_UNSUPPORTED,
     INVALID_HANDLE,

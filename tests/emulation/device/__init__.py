@@ -9,12 +9,12 @@ from functools import cache
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simt.device.backend import refuse_source
 from ansorpy.codegen.simt.device.driver import GpuDriver
-from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice
 from ansorpy.codegen.simt.device.kernel import DeviceCode, DeviceKernel
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.loopir.nodes import Program
 from ansorpy.target import Target
+from tests.emulation.device.device import EmulatedDevice
 
 BUILT = DeviceCode
 

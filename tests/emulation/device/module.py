@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ansorpy.codegen.simt.device.emulated.facts import ARCH
-from ansorpy.codegen.simt.emulator.instrument import BYTES
+from ansorpy.codegen.simt.emulator.host_text import BYTES
 from ansorpy.codegen.simt.emulator.loader import EmulatedKernel, build_texts
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Const
 from ansorpy.gpus import PRESETS
 from ansorpy.loopir.nodes import Buffer, Scope
+from tests.emulation.device.facts import ARCH
 
 STATIC_BYTES: Final = 48 * 1024  # shared memory of a block without the attribute of its kernel
 _GPU: Final = PRESETS[ARCH]

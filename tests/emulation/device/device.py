@@ -12,12 +12,12 @@ from ctypes import c_int
 from types import SimpleNamespace
 from typing import Any, Final
 
-from ansorpy.codegen.simt.device.emulated.devices import DeviceCalls
-from ansorpy.codegen.simt.device.emulated.memory import MemoryCalls
-from ansorpy.codegen.simt.device.emulated.modules import ModuleCalls
-from ansorpy.codegen.simt.device.emulated.state import INVALID_CONTEXT, NOT_INITIALIZED, UNKNOWN
-from ansorpy.codegen.simt.device.emulated.streams import StreamCalls
 from ansorpy.codegen.simt.device.functions import SIGNATURES, Library
+from tests.emulation.device.devices import DeviceCalls
+from tests.emulation.device.memory import MemoryCalls
+from tests.emulation.device.modules import ModuleCalls
+from tests.emulation.device.state import INVALID_CONTEXT, NOT_INITIALIZED, UNKNOWN
+from tests.emulation.device.streams import StreamCalls
 
 _BEFORE_CONTEXT: Final = ("cuInit", "cuDriver", "cuDevice", "cuCtx", "cuGetError")
 

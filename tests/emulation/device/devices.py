@@ -4,8 +4,8 @@ import ctypes
 from ctypes import c_int, c_size_t, c_void_p
 from typing import Final
 
-from ansorpy.codegen.simt.device.emulated.facts import ATTRIBUTE_VALUES, NAME, PCI_ADDRESS
-from ansorpy.codegen.simt.device.emulated.state import (
+from tests.emulation.device.facts import ATTRIBUTE_VALUES, NAME, PCI_ADDRESS
+from tests.emulation.device.state import (
     INVALID_CONTEXT,
     INVALID_DEVICE,
     INVALID_VALUE,

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ansorpy.codegen.simt.emulator.report import Space, TextAccess
+from ansorpy.codegen.simt.emulator.host_text import BYTES, SPACES
 from ansorpy.errors import BuildError, shown
+from tests.emulation.report import TextAccess
 
-BYTES: Final = {
-    "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8,
-}  # fmt: skip
 MOST_BYTES: Final = 16  # the widest access of a thread
 MOST_SITES: Final = 1 << 20  # accesses and barriers of a text
 MOST_LOOPS: Final = 1 << 12  # loops of a text
@@ -29,7 +27,6 @@ LOG_FUNCTIONS: Final = {
     "simt_log_some": "(i32, ptr, i32)",
 }
 
-SPACES: Final[Mapping[str, Space]] = {"1": "global", "3": "shared"}  # address spaces
 
 _NAME: Final = r"[%@][\w.$]+"
 _ACCESS: Final = re.compile(

@@ -4,8 +4,11 @@ import ctypes
 from ctypes import c_int, c_uint64
 from typing import Final
 
-from ansorpy.codegen.simt.device.emulated.module import EmulatedFunction, EmulatedModule
-from ansorpy.codegen.simt.device.emulated.state import (
+from ansorpy.codegen.simt.device.functions import OF_KERNELS
+from ansorpy.codegen.simt.driver import ERROR_LOG, ERROR_LOG_BYTES
+from ansorpy.errors import BuildError, RunError
+from tests.emulation.device.module import EmulatedFunction, EmulatedModule
+from tests.emulation.device.state import (
     ILLEGAL_ADDRESS,
     INVALID_HANDLE,
     INVALID_PTX,
@@ -19,9 +22,6 @@ from ansorpy.codegen.simt.device.emulated.state import (
     put_text,
     word,
 )
-from ansorpy.codegen.simt.device.functions import OF_KERNELS
-from ansorpy.codegen.simt.driver import ERROR_LOG, ERROR_LOG_BYTES
-from ansorpy.errors import BuildError, RunError
 
 MOST_BLOCKS: Final = (1 << 31) - 1
 

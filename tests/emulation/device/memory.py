@@ -4,7 +4,7 @@ import ctypes
 from ctypes import c_uint64
 from mmap import mmap
 
-from ansorpy.codegen.simt.device.emulated.state import (
+from tests.emulation.device.state import (
     CAPTURE_UNSUPPORTED,
     INVALID_HANDLE,
     INVALID_VALUE,

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.codegen.simt.emulator.instrument import Site
 from ansorpy.codegen.simt.emulator.limits import WARP
-from ansorpy.codegen.simt.emulator.report import DataRace, Touch
+from tests.emulation.instrument import Site
+from tests.emulation.report import DataRace, Touch
 
 Array = np.ndarray[Any, Any]
 

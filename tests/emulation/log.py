@@ -8,18 +8,19 @@ import numpy as np
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.runtime.native_launcher import word_array
-from ansorpy.codegen.simt.emulator.instrument import Site
+from ansorpy.codegen.simt.emulator.host_text import Probes
 from ansorpy.codegen.simt.emulator.limits import FAULTS, MOST_RECORDS, MOST_THREADS, PAUSED
 from ansorpy.codegen.simt.emulator.loader import EmulatedKernel, compiled, host_texts
-from ansorpy.codegen.simt.emulator.log_text import LOG_TEXT, RECORD, ROW, WORD_BYTES, LogState
-from ansorpy.codegen.simt.emulator.needed import needed
-from ansorpy.codegen.simt.emulator.races import RaceCheck
-from ansorpy.codegen.simt.emulator.report import DataRace, LaunchLog, Log
 from ansorpy.codegen.simt.emulator.shared_memory import end_of
-from ansorpy.codegen.simt.emulator.traffic import TrafficCount
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.errors import RunError
 from ansorpy.expr.dtypes import SIZE_BYTES
+from tests.emulation.instrument import LOG_FUNCTIONS, Instrumented, Site, instrumented
+from tests.emulation.log_text import LOG_TEXT, RECORD, ROW, WORD_BYTES, LogState
+from tests.emulation.needed import needed
+from tests.emulation.races import RaceCheck
+from tests.emulation.report import DataRace, LaunchLog, Log
+from tests.emulation.traffic import TrafficCount
 
 Array = np.ndarray[Any, Any]
 _TOO_LONG: Final = (
@@ -42,8 +43,8 @@ class LoggedKernel:
     """
 
     def __init__(self, code: SimtCode) -> None:
-        self._texts, self.code = host_texts(code, log=True), code
-        self._logs = [one.logged for one in self._texts if one.logged is not None]
+        self._logs: list[Instrumented] = []
+        self._texts, self.code = host_texts(code, Probes(LOG_FUNCTIONS, self._put)), code
         self._sizes = [
             int(np.prod(buffer.extents, dtype=np.int64)) * SIZE_BYTES[buffer.dtype]
             for buffer in code.buffers
@@ -59,6 +60,12 @@ class LoggedKernel:
         self._turns = np.zeros((loops + 1, MOST_THREADS), np.uint32)
         self._epochs = np.zeros((2, MOST_THREADS), np.uint32)
         self._marks = [self._marked(k) for k in range(len(self._logs))]
+
+    def _put(
+        self, lines: Sequence[str], parameters: Sequence[str], names: Sequence[str]
+    ) -> list[str]:
+        self._logs.append(instrumented(lines, parameters, names))
+        return self._logs[-1].lines
 
     @property
     def phases(self) -> tuple[PhaseInfo, ...]:

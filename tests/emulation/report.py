@@ -1,9 +1,6 @@
 """Values of a log: races, traffic of shared and global memory, and barriers of emulated kernels."""
 
 from dataclasses import dataclass
-from typing import Literal
-
-Space = Literal["global", "shared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,12 +9,13 @@ class TextAccess:
 
     Args:
         line: in the text, from 1 on.
+        space: "global" or "shared".
         place: name of the buffer, or of the array in shared memory.
         size_bytes: of one thread.
     """
 
     line: int
-    space: Space
+    space: str
     place: str
     store: bool
     size_bytes: int
@@ -107,7 +105,7 @@ class LaunchLog:
     waits: tuple[Waits, ...]
     touched: int = 0
 
-    def ratio(self, space: Space) -> float:
+    def ratio(self, space: str) -> float:
         """Return cost / least over all accesses of a space; 1.0 without an access."""
         rows = [row for row in self.traffic if row.access.space == space]
         least = sum(row.least for row in rows)
