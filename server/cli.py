@@ -45,7 +45,7 @@ class Commandline(LazyGroup):
         ),
         (
             "lower", TUNE, "derivation:lower",
-            "Print the loop nest of every task of FILE after lowering",
+            "Print a candidate of every task of FILE: its loops after lowering, or each stage",
         ),
         ("doctor", TUNE, "doctor:doctor", "Check the requirements of ansorpy on this machine"),
         (

@@ -242,13 +242,13 @@ LINES = {
     "ansorpy/schedule": 1_650,
     "ansorpy/search": 650,
     "ansorpy/state": 1_700,
-    "ansorpy/te": 2_450,
+    "ansorpy/te": 2_500,
     "ansorpy/topi": 3_900,
-    "ansorpy/tuner": 9_300,
+    "ansorpy/tuner": 9_400,
     "ansorpy": 2_500,
     "rules": 1_950,
-    "server": 16_650,
-    "tests": 70_500,
+    "server": 16_700,
+    "tests": 70_750,
     "benchmarks": 15_700,
 }
 

@@ -68,8 +68,8 @@ PANELS: Final = (
     ),
     Panel(
         "Output",
-        ("out", "outputs", "explain", "print-after", "untuned", "print", "exact", "json", "verbose",
-         "version"),
+        ("out", "outputs", "explain", "stage", "print-after", "untuned", "print", "exact", "json",
+         "verbose", "version"),
         ("profile", "install-completion", "show-completion"),
     ),
 )  # fmt: skip
