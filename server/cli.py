@@ -63,7 +63,7 @@ class Commandline(LazyGroup):
         ),
         (
             "join", MODEL, "join:join",
-            "Join BUNDLE, tuned without weights, with those of MODEL",
+            "Join BUNDLE, tuned without weights, with the weights of MODEL",
         ),
         ("submit", SERVICE, "remote:submit", "Queue a job and print its id"),
         ("status", SERVICE, "remote:status", "Show a job, or the newest jobs"),
