@@ -19,7 +19,7 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.target import Target
 from tests.artifact.test_pack import MM, TWO, packed
 
-SHORT = 41  # every so many bytes, unless ANSORPY_NIGHT is set
+SHORT = 41  # bytes from one damaged byte to the next, unless ANSORPY_NIGHT is set
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ from tests.artifact.mutations import ODD, places
 from tests.bundle.models import THREADS, Model, model, with_self_test
 
 pytestmark = pytest.mark.slow
-SHORT = 1009  # every so many bytes, unless ANSORPY_NIGHT is set
+SHORT = 1009  # bytes from one damaged byte to the next, unless ANSORPY_NIGHT is set
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["hosted", "native"])
@@ -302,7 +302,7 @@ def test_a_manifest_of_other_kinds_is_refused(
 
 
 def test_no_resealed_manifest_escapes_as_another_error(path: Path, tmp_path: Path) -> None:
-    """Sizes are compared with those of the library before it runs."""
+    """Sizes are compared with the library's sizes before it runs."""
     rng = np.random.default_rng(0)
 
     def change(facts: dict[str, Any]) -> None:

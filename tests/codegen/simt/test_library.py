@@ -39,7 +39,7 @@ from tests.topi.test_operators import CASES
 NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
 DRAWN: Final = 24 if NIGHT else 1  # candidates of each operator
 ODD: Final = 400 if NIGHT else 8  # operators of the suite at odd sizes
-EVERY: Final = 1 if NIGHT else 5  # one operator of the library in so many
+EVERY: Final = 1 if NIGHT else 5  # one operator of the library is tested of each `EVERY`
 WHOLE: Final[Mapping[str, Callable[[], Dag]]] = {  # rows that several warps share
     "argmax": lambda: workloads.argmax(2, 512),
     "attention": lambda: workloads.attention(32, 64, 32),
@@ -56,7 +56,7 @@ LIBRARY: Final = re.compile(
 
 
 def gpu(threads: int) -> Target:
-    """Return a GPU on which a tile has so many threads at most."""
+    """Return a GPU on which a tile has at most `threads`."""
     return Target(
         "cuda", cores=132, vector_bits=32 * threads, registers=64, l2_bytes=48 << 10, cpu="sm_90",
         shared_bytes=160 << 10,
