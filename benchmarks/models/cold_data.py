@@ -200,8 +200,8 @@ def measure(steps: Sequence[StepCalls], rounds: int) -> dict[str, Array]:
     """Return seconds by case, shape (rounds, steps); NaN for a call that was disturbed.
 
     A call is disturbed if this process was preempted since it prepared the call: the caches may
-    hold another program's data then. A round visits the steps in order, so that each has the values of
-    the one before.
+    hold another program's data then. A round visits the steps in order, so that each has the values
+    of the step before.
     """
     found = {case: np.full((rounds, len(steps)), np.nan) for case in CASES}
     for number in range(rounds):
