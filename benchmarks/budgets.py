@@ -3,7 +3,7 @@
     python -m benchmarks.budgets FOLDER [--seconds 5 12 20 30 60] [--only NAME ...] [--busy]
 
 `ansorpy tune --seconds S --fresh` of three operators, of the model `encoder` and of squeezenet;
-with `--busy`, a process loops beside it. Seconds are those of the whole command by the wall clock.
+with `--busy`, a process loops beside it. Seconds count the whole command by the wall clock.
 A row is over if it takes 10 % and 1.5 s more than its seconds, or than the least that the command
 tells at its start. Zips and bundles are tested by their own `--selftest` where ansorpy cannot be
 imported. FOLDER takes the models, the kernels and the records. The exit code is 1 if a row is over,

@@ -4,7 +4,7 @@
 
 The search times LLVM IR that is compiled without the optimiser; the delivered form is Python source
 that numba compiles. If their times differ, the choice of the search was not the fastest delivered
-kernel. The kernels are those of `python -m benchmarks.suite.tune`; rows without a kernel are left
+kernel. The kernels come from `python -m benchmarks.suite.tune`; rows without a kernel are left
 out. Each kernel is timed in three fresh processes; rows are written as they finish.
 """
 
@@ -69,7 +69,7 @@ def raced(case: str, path: Path, target: Target) -> Row:
 
 
 def ratio(row: Row) -> float | None:
-    """Return the time of the delivered form divided by that of the timed form."""
+    """Return the time of the delivered form divided by the time of the timed form."""
     if "failed" in row:
         return None
     found: float = row["delivered_s"] / row["searched_s"]

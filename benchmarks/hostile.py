@@ -10,7 +10,7 @@ Runs `ansorpy serve` without a worker, and in turn sends it, each kind at once:
 - requests whose clients leave in the middle of the body.
 
 Meanwhile `GET /v1/jobs` is requested 20 times a second, each time on a new connection. Exit code 1:
-beside the jobs its 99th percentile is 0.1 s above that of the quiet service, an explanation is
+beside the jobs its 99th percentile is 0.1 s above the quiet service's, an explanation is
 answered more than a second after the first, another number of streams than the limit of a tenant is
 open, or the log has a traceback.
 """

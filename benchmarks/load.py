@@ -5,7 +5,7 @@
 Runs `ansorpy serve` on SQLite, with its embedded worker, and tunes the same job three times with
 the same seed: quiet, then while `pollers` connections ask for it again and again, without a pause,
 then quiet again. The page has requests per second, the median and 99th percentile of their
-durations, and the ratios of latencies of the candidates that all jobs measured (those of the first
+durations, and the ratios of latencies of the candidates that all jobs measured (the first
 round, the untuned kernel and NumPy; later rounds depend on the measured times).
 
 Disturbances: the API process avoids the core of the timed kernels (ADR-0050), and so do the pollers

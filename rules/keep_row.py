@@ -40,8 +40,8 @@ class KeepRow(Rule):
                 loops along the row bound to threads; so is a copy of each tensor that is read
                 twice. In a second successor, the only one without a reduction, there are copies
                 at n.0 of the tensors equal in all rows
-    Not handled rows of several axes; a Dag that is a single row; other stages between those of a
-                row; a copy for other readers of a tensor that the row reads
+    Not handled rows of several axes; a Dag that is a single row; other stages between the stages of
+                a row; a copy for other readers of a tensor that the row reads
     Source      ours; as the persistent softmax of Apex and FlashAttention's norms, whose blocks
                 hold a row in registers
     """

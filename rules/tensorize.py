@@ -25,7 +25,7 @@ class Tensorize(Rule):
                 "<stage>_narrow" is a copy of the other operand if it cannot be read in place;
                 "<stage>_sums" corrects operands of equal signedness. Later rules are tried too
     Not handled an axis that both operands read by windows; an operand computed in place
-    Source      ours; the idea of a described pattern is that of Halide, TVM and Exo
+    Source      ours; a described pattern as in Halide, TVM and Exo
     """
 
     intrinsics: tuple[str, ...] = tuple(dict.fromkeys(one.name for one in INTRINSICS))

@@ -45,7 +45,7 @@ class Commandline(LazyGroup):
         ),
         (
             "lower", TUNE, "derivation:lower",
-            "Print the loop nest of every task of FILE after lowering",
+            "Print a candidate of every task of FILE: its loops after lowering, or each stage",
         ),
         ("doctor", TUNE, "doctor:doctor", "Check the requirements of ansorpy on this machine"),
         (
@@ -63,7 +63,7 @@ class Commandline(LazyGroup):
         ),
         (
             "join", MODEL, "join:join",
-            "Join BUNDLE, tuned without weights, with those of MODEL",
+            "Join BUNDLE, tuned without weights, with the weights of MODEL",
         ),
         ("submit", SERVICE, "remote:submit", "Queue a job and print its id"),
         ("status", SERVICE, "remote:status", "Show a job, or the newest jobs"),

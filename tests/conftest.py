@@ -24,7 +24,7 @@ from ansorpy.tuner.options import tune_options as options
 from ansorpy.tuner.parts import pools
 from ansorpy.tuner.race import final_race, first_answer
 
-SKETCHES = 64  # the plans of at most so many sketches are kept
+SKETCHES = 64  # sketches whose plans are kept at most
 LIBRARIES = guest.LIBRARIES
 FEW = 128, 2  # candidates and iterations of a round; tunings through a service have all of them
 

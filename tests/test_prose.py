@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.prose import FOLDERS, ROOT, files, findings, findings_in
+from tests.prose import FOLDERS, ROOT, files, findings, findings_in, page_findings
 
 PAGE_WORDS: Final = 600  # words on one printed page
 ENTRY_CHARACTERS: Final = 210  # characters of a line of the changelog: two lines on a screen
@@ -38,6 +38,29 @@ EARLIER: Final = frozenset((
 def test_prose_is_plain(path: Path) -> None:
     found = sorted(findings(path))
     assert not found, "\n" + "\n".join(map(str, found))
+
+
+# Results are written by the benchmarks; decisions are immutable.
+PAGES: Final = [
+    *(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
+    *(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "adr"),
+    ROOT / "benchmarks" / "README.md",
+]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pages_name_their_objects(path: Path) -> None:
+    found = sorted(page_findings(path))
+    assert not found, "\n" + "\n".join(map(str, found))
+
+
+def test_a_pronoun_in_place_of_a_noun_is_found() -> None:
+    source = '"""Return a plan as of the fields."""\n# waits for so many\n'
+    assert [one.text for one in findings_in(source, "ansorpy/te/dag.py")] == [
+        "as of the",
+        "so many",
+    ]
+    assert not list(findings_in(source, "ansorpy/tuner/tune.py"))
 
 
 def test_a_decision_takes_at_most_one_page() -> None:

@@ -1,7 +1,7 @@
 """The check, in LLVM IR for x86-64, that a processor has the features of a library.
 
 The answer comes from CPUID itself (Intel SDM volume 2A; AMD APM volume 3, appendix E), and from
-XGETBV: the operating system must save the wide registers too. Those of matrices Linux saves only
+XGETBV: the operating system must save the wide registers too. Linux saves matrix registers only
 for a process that asks for it (Documentation/arch/x86/xstate.rst): the library does so when it is
 loaded, and says no where that was refused.
 """
@@ -43,7 +43,7 @@ ALLOWED: Final = "allow_matrices"
 
 
 def required(features: Sequence[str], text: str) -> tuple[str, ...]:
-    """Return those of a processor's features that its code, LLVM IR, may depend on, sorted."""
+    """Return the features of a processor that its code, LLVM IR, may depend on, sorted."""
     unused = {name for name, words in NAMED.items() if not any(word in text for word in words)}
     return tuple(sorted(set(features) & set(BITS) - unused))
 

@@ -21,7 +21,7 @@ class Kernel:
 
     `buffers` fixes the order of the addresses that every phase receives; all of them are
     row-major and aligned as their elements. INPUT and CONSTANT ones are only read; OUTPUT and
-    GLOBAL ones are written before they are read. `meaning` is that of the program.
+    GLOBAL ones are written before they are read. `meaning` is the program's Dag.
     """
 
     source: str

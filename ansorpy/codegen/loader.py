@@ -76,7 +76,7 @@ def build_source(kernel: Kernel, target: Target) -> Built:
 class Loaded:
     """A kernel in this process; its code lives as long as this object does.
 
-    `addresses` are those of `buffers`, in order, each aligned as its elements.
+    `addresses` has the address of each of `buffers`, in order, aligned as its elements.
     """
 
     def __init__(self, built: Built) -> None:

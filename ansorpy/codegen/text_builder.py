@@ -146,7 +146,7 @@ def _compare(code: str, words: dict[str, str], prefix: str = "") -> Callable[...
 class TextBuilder:
     """One function `void name(parameters)`; `module` holds only its declarations.
 
-    `features` are those of its target, by LLVM's names; None: this machine.
+    `features` are the target's, by LLVM's names; None: this machine.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ Objective = Callable[[Any, Any], tuple[FloatArray, FloatArray]]
 
 TREES: Final = 100  # boosting rounds; scoring time is proportional to their number
 LEARNING_RATE: Final = 0.2  # the eta of released Ansor
-FAILURE_WEIGHT: Final = 0.05  # smallest sample weight, that of failures and very slow candidates
+FAILURE_WEIGHT: Final = 0.05  # smallest sample weight: failures and very slow candidates
 MIN_SAMPLES: Final = 8  # measured candidates before the first training
 
 _PARAMETERS: Final[Mapping[str, Any]] = {

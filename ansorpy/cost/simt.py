@@ -2,7 +2,7 @@
 
 A launch takes the longest of its parts, as they overlap: instructions issued, float32
 multiply-adds, matrix instructions, waves of shared memory, sectors of the L2 cache, bytes of the
-device memory, and the latency of a warp. The parts of an SM are those of its busiest: the last wave
+device memory, and the latency of a warp. The parts are counted for the busiest SM: the last wave
 of blocks leaves others idle. Latency is the time of a warp alone, which issues an instruction per
 clock except in stalls: few resident warps are bound by it, however little work they have. A warp
 with 64 independent sums has almost no stalls, so that one of them fills a scheduler.
@@ -33,7 +33,7 @@ STALL_CLOCKS: Final = 1.0  # clocks of a warp for each that it is counted to wai
 class LaunchFacts:
     """Counts of a launch. Instructions, waves and sectors are sums over the warps of one block.
 
-    Stalls are those of one warp.
+    Stalls count for one warp.
 
     Args:
         blocks: blocks of the launch.

@@ -1,6 +1,6 @@
 """Facts of the launches of a program for a GPU, counted from its loops.
 
-Trip counts, accesses and operations are those of a block in the middle of the grid. Registers are
+Trip counts, accesses and operations belong to a block in the middle of the grid. Registers are
 an estimate, too, unless ptxas has counted them.
 """
 

@@ -59,7 +59,7 @@ class Trees:
         return Trees(np.array(used, np.intp), tuple(splits), leaves)
 
     def predict(self, rows: npt.NDArray[np.float32]) -> FloatArray:
-        """Return the sum over the trees for rows of shape (n, F), equal to that of LightGBM."""
+        """Return the sum over the trees for rows of shape (n, F), equal to LightGBM's sum."""
         answer = np.zeros(len(rows))
         for start in range(0, len(rows), _CHUNK):
             chunk = rows[start : start + _CHUNK]

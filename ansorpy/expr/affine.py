@@ -158,7 +158,7 @@ def _product_of(factors: Sequence[Expr]) -> Expr:
 
 
 def _factors(expr: Expr) -> list[Expr]:
-    """Return the factors of a product, those of the right operand last."""
+    """Return the factors of a product, the right operand's factors last."""
     found: list[Expr] = []
     while type(expr) is Binary and expr.op == "mul":
         found += _factors(expr.b)[::-1]
@@ -190,7 +190,7 @@ class AffineIn:
 
 
 def affine_in(expr: Expr, names: frozenset[str]) -> AffineIn:
-    """Return an int64 expression split by some of its variables; their order is that of `expr`."""
+    """Return an int64 expression split by some of its variables, in their order in `expr`."""
     coefficients: dict[str, Form] = {}
     rest: list[tuple[Expr, Expr]] = []
 

@@ -1,7 +1,7 @@
 """Banks of shared memory that the threads of a warp touch together.
 
 A wave takes one word of 4 bytes from each of 32 banks. Accesses of 8 bytes go in halves of a warp,
-those of 16 bytes in quarters.
+accesses of 16 bytes in quarters.
 """
 
 from typing import Final

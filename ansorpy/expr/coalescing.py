@@ -1,7 +1,7 @@
 """Sectors of device memory that the threads of a warp touch together.
 
-A warp's request takes as many transfers as there are distinct sectors of 32 bytes; the least is
-that of the same bytes side by side.
+A warp's request takes as many transfers as there are distinct sectors of 32 bytes; the least
+is the count for the same bytes side by side.
 """
 
 from collections.abc import Mapping, Sequence

@@ -177,7 +177,7 @@ class Binary(_Interned):
 @final
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Call(_Interned):
-    """`fn(a)`, fn in FUNCTIONS; the dtype is that of `a`."""
+    """`fn(a)`, fn in FUNCTIONS; the dtype is `a.dtype`."""
 
     fn: str
     a: "Expr"

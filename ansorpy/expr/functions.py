@@ -29,7 +29,7 @@ class ScalarFunction:
         doc: the first line of the docstring in `te`.
         operands: dtypes of the argument.
         roundoffs: largest error of a kernel, in unit roundoffs of the result; 0 if it is exact.
-        slope: bounds the error from that of the argument; None: the function is monotone.
+        slope: error of the result per error of the argument; None: the function is monotone.
         whole: the result is a whole number, and equal to an argument that is one.
         keeps: whole numbers up to this magnitude are their own results.
     """

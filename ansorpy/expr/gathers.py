@@ -16,7 +16,7 @@ _SPLITS: Final = ("add", "sub", "mul")  # operations of which one side may be fr
 def is_clamp(expr: Expr) -> bool:
     """Return True for an int64 that data determines and that two constants bound.
 
-    The constants are those of the two outermost operations, a min and a max in any order: then
+    The constants belong to the two outermost operations, a min and a max in any order: then
     arithmetic on data that wraps around inside of the clamp does no harm.
     """
     if expr.dtype != INDEX or not reads(expr):

@@ -61,5 +61,5 @@ class InternTable(Generic[T]):
                     del self._refs[key]
 
     def __len__(self) -> int:
-        """Return how many entries there are, those of dead values included."""
+        """Return how many entries there are, entries of dead values included."""
         return len(self._refs)

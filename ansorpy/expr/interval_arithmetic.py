@@ -1,7 +1,7 @@
 """Interval arithmetic: the bounds of an operation from the bounds of its operands, over numbers.
 
 An interval is (first, last), both inclusive, of ints or of floats; the arithmetic is exact as far
-as that of the numbers is. Limits of dtypes are left to the caller.
+as Python's arithmetic of the numbers is. Limits of dtypes are left to the caller.
 
 Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis (2009), chapter 2.
 """
@@ -14,14 +14,14 @@ N = TypeVar("N", int, float)
 
 
 class UnaryTransfer(Protocol):
-    """The interval of `fn(a)` from that of `a`."""
+    """The interval of `fn(a)` from the interval of `a`."""
 
     def __call__(self, x: tuple[N, N], /) -> tuple[N, N]:
         """Return an interval that holds the result for every operand of `x`."""
 
 
 class BinaryTransfer(Protocol):
-    """The interval of `a op b` from those of `a` and `b`."""
+    """The interval of `a op b` from the intervals of `a` and `b`."""
 
     def __call__(self, x: tuple[N, N], y: tuple[N, N], /) -> tuple[N, N]:
         """Return an interval that holds the result for every pair of operands."""

@@ -135,7 +135,7 @@ def _buffer(found: Touched, statement: StoreStatement, footprint: Footprint) -> 
     run_bytes = (footprint.run(0) * size).at_most(LINE_BYTES)
     unique_lines = unique_bytes / run_bytes
     reuse = _reuse(found, statement, footprint)
-    # No reuse counts as half a use, so that the ratios are above those of a single reuse.
+    # No reuse counts as half a use, so that its ratios exceed the ratios of a single reuse.
     uses = builder.where(reuse.count > 0.5, reuse.count, 0.5)
     one_hot = (access.reads and not access.writes, access.writes and not access.reads,
                access.reads and access.writes)  # fmt: skip

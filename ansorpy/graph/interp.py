@@ -71,7 +71,7 @@ def evaluate(
     Args:
         arrays: the values of its inputs by name.
         weights: constants whose values the operator may need when it is built.
-        graph: tells the dtypes of the inputs, which are those of the arrays otherwise.
+        graph: tells the dtypes of the inputs; None: the inputs have the dtypes of their arrays.
         compute: returns the outputs of a Dag.
     """
     twin = operator_of(node).hosted

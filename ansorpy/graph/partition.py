@@ -8,8 +8,8 @@
 A group grows from a node to the node that all readers of its result lead to (the immediate
 postdominator), with everything between, so that it has one result and groups form no cycle.
 Reductions with reuse grow first: they gain most from nodes behind them.
-Source: postdominators as in Relay's FuseOps (Roesch et al., 2018); the conditions are those of
-the rules TilingWithFusion, SkipPadding, InlineTranspose, AlwaysInline and StreamReduction.
+Source: postdominators as in Relay's FuseOps (Roesch et al., 2018); the conditions come from the
+rules TilingWithFusion, SkipPadding, InlineTranspose, AlwaysInline and StreamReduction.
 """
 
 from collections.abc import Iterable, Sequence

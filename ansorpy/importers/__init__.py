@@ -12,6 +12,6 @@ onnx_empty.py   nodes with tensors without elements
 onnx_old.py     a model of an older opset: the version converter, and meanings that it loses
 onnx_write.py   a graph becomes a model of ONNX
 onnx_run.py     a model file is run by the reference implementation of ONNX
-onnx_values.py  tensors, attributes and dtypes of ONNX as those of ansorpy
+onnx_values.py  tensors, attributes and dtypes of ONNX in the types of ansorpy
 torch_program.py  a module of PyTorch, exported to ONNX in memory
 """

@@ -21,7 +21,7 @@ def check_file(
     hosted: bool = False,
     limits: ReadLimits | None = None,
 ) -> None:
-    """Verify in a child process that a model can be read; the arguments are those of `read_model`.
+    """Verify in a child process that a model can be read; arguments as for `read_model`.
 
     Raises:
         GraphError: the message of the importer, or the limit that the child went beyond.

@@ -40,7 +40,7 @@ def read_model(
 
 
 def is_document(path: Path) -> bool:
-    """Return True if the name of a file is that of a graph without weights."""
+    """Return True if the name of a file has the ending of a graph without weights."""
     return path.name.endswith(DOCUMENT)
 
 

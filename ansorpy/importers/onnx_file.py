@@ -56,7 +56,7 @@ def graph_of_model(
     hosted: bool = False,
     weights: Mapping[str, Weight] | None = None,
 ) -> Graph:
-    """Return the graph of a model in memory; the arguments are those of `graph_of_file`.
+    """Return the graph of a model in memory; arguments as for `graph_of_file`.
 
     Args:
         folder: the folder that may hold external data.

@@ -40,7 +40,7 @@ class NodeImporter:
 
     Args:
         folder: the folder of the model, which alone may hold external data.
-        functions: those of the model that are not inlined.
+        functions: functions of the model that are not inlined.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class NodeImporter:
         """Add nodes in order.
 
         Args:
-            scope: the values that are defined; those of the nodes are added.
+            scope: the values that are defined; outputs of the nodes are added.
             within: the name of the node whose body this is.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Tensors, attributes and dtypes of ONNX as those of ansorpy."""
+"""Tensors, attributes and dtypes of ONNX in the types of ansorpy."""
 
 from collections.abc import Mapping, Sequence
 from math import prod

@@ -20,7 +20,7 @@ PACKAGES: Final = ("torch", "onnxscript", "onnx")
 
 
 def export_module(module: Any, args: Any, kwargs: Mapping[str, Any] | None = None) -> Any:
-    """Return the `torch.export.ExportedProgram` of a module, shapes fixed to those of the examples.
+    """Return the `torch.export.ExportedProgram` of a module, with the shapes of the examples.
 
     Args:
         module: a `torch.nn.Module` in evaluation mode.
@@ -99,10 +99,10 @@ def graph_of_module(
     kwargs: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> Graph:
-    """Return the graph of a module; arguments and errors are those of the two functions above.
+    """Return the graph of a module; arguments and errors as for the two functions above.
 
     Args:
-        name: the name of the graph; that of the module's class unless given.
+        name: the name of the graph; the name of the module's class unless given.
     """
     program = export_module(module, args, kwargs)
     return graph_of_program(program, name or type(module).__name__)

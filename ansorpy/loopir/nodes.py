@@ -6,7 +6,7 @@ The same nodes serve three levels:
   tiled      after the passes: `Tile` statements, the register tiles of explicit SIMD code.
 
 Index expressions are `expr` trees over int64 variables. A `Read` in a value names a buffer; its
-indices may read in turn (a gather), while those of a store, extents and conditions may not.
+indices may read in turn (a gather); indices of a store, extents and conditions may not.
 """
 
 from collections.abc import Mapping

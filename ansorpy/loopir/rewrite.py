@@ -93,7 +93,7 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
 
 
 def map_own_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """Replace the expressions of the statement itself (those of `stmt_exprs`)."""
+    """Replace the expressions of the statement itself, which `stmt_exprs` lists."""
     match stmt:
         case Store(buffers=buffers, index=index, values=values, combiner=combiner):
             return Store(buffers, _each(index, change), _each(values, change), combiner)

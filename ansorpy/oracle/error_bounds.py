@@ -1,6 +1,6 @@
 """Values with a bound on the error of computing them in their own dtype, operator by operator.
 
-Sound for kernels that round every operation (unit roundoff u; of 16-bit floats that of float32,
+Sound for kernels that round every operation (unit roundoff u; 16-bit floats in float32,
 and once more where a node is stored, ADR-0038), fuse multiply and add, add in any order, divide by
 multiplying with an inverse, and compute functions within the errors of the table
 `expr.functions`, pow within 8 machine epsilons.
@@ -70,7 +70,7 @@ def allowed(one: Bounded, dtype: str) -> FloatArray:
 
 
 def sizes(value: Array) -> FloatArray:
-    """Return absolute values in float64, where those of integers do not wrap."""
+    """Return absolute values in float64, in which the smallest integer does not wrap."""
     size: FloatArray = np.abs(value.astype(np.float64, copy=False))
     return size
 
@@ -110,7 +110,7 @@ def settle(value: Array, error: FloatArray, dtype: str) -> FloatArray:
 
 
 def binary(op: str, a: Bounded, b: Bounded, dtype: str) -> Bounded:
-    """Return `a op b`; `dtype` is that of both sides."""
+    """Return `a op b`; both sides have `dtype`."""
     dtype = computed(dtype)
     value = numeric.BINARY[op](a.value, b.value)
     if a.exact and b.exact and (dtype not in FLOATS or op in _NEVER_ROUND):
@@ -122,7 +122,7 @@ def binary(op: str, a: Bounded, b: Bounded, dtype: str) -> Bounded:
 
 
 def call(fn: str, a: Bounded, dtype: str) -> Bounded:
-    """Return `fn(a)`; `dtype` is that of `a`."""
+    """Return `fn(a)`; `a` has `dtype`."""
     dtype = computed(dtype)
     function = FUNCTIONS[fn]
     value = function.meaning(a.value)

@@ -107,7 +107,7 @@ def _digits(copy: Work, stored: Work, read: Read) -> tuple[AxisDigit, ...] | Non
 def _digit(
     index: Expr, extent: int, places: Mapping[str, int], extents: Mapping[str, int]
 ) -> AxisDigit | None:
-    """Return the digit that an index of the copy takes; `extent` is that of the stored axis."""
+    """Return the digit that an index of the copy takes; the stored axis has `extent` elements."""
     match index:
         case Const(value=0) if extent == 1:
             return AxisDigit(0, 1) if places else None

@@ -19,7 +19,7 @@ KEPT = "@kept"  # name of the buffer axis that runs over the loop kept by rfacto
 class Work:
     """The scalar computation of a stage: out[axes] = bodies, combined over the reduce axes.
 
-    `dtypes` are those of partial results: float32 for sums and products of 16-bit floats, whose
+    Partial results have `dtypes`: float32 for sums and products of 16-bit floats, whose
     results are rounded to the dtypes `stored`.
     """
 

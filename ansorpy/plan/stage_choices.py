@@ -62,7 +62,7 @@ class SketchContext:
 
 
 def is_tiled(stage: Stage) -> bool:
-    """Return True if the stage has tile sizes of its own; a follower has those of another."""
+    """Return True if the stage has tile sizes of its own; a follower has another stage's sizes."""
     return stage.role is None and any(
         loop.length == (f"{stage.name}.{loop.name}",) for loop in stage.loops
     )

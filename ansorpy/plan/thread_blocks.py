@@ -37,7 +37,7 @@ class ThreadBlocks:
     following: Mapping[str, str]
 
     def __contains__(self, name: str) -> bool:
-        """Return True if the loops of a stage are those of a block."""
+        """Return True if a block of threads runs the loops of a stage."""
         return name in self.tiled or name in self.following
 
     def host(self, place: Location) -> bool:
@@ -66,9 +66,9 @@ def thread_blocks(state: State) -> ThreadBlocks:
 
 
 def with_threads(made: Domain, stage: Stage, blocks: ThreadBlocks, place: Location) -> Domain:
-    """Return the domain of a stage with its loops as those of a block of threads.
+    """Return the domain of a stage with its loops in the order in which a block runs them.
 
-    tiled      the loops of the reduction, then those of threads, then the elements of a thread
+    tiled      the loops of the reduction, then of threads, then of the elements of a thread
     following  the inner part of every axis is split as in the tiled stage
     a copy     loops over elements, which the threads share out among themselves
 

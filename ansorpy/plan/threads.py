@@ -24,7 +24,7 @@ def thread_sizes(domains: Mapping[str, Domain], target: Target) -> tuple[Size, .
     """Return the size of the threads of a block; none if tiles of a fixed number need them.
 
     Its values are powers of two from a warp to the threads that a block may have, up to the
-    longest row, and so many at least that a row takes `target.registers` of each.
+    longest row, and enough for a row to take at most `target.registers` of each.
     """
     parts = [part for made in domains.values() for part in made.parts]
     lanes = [part for part in parts if part.kind is LoopKind.VECTOR]

@@ -66,7 +66,7 @@ def matrix_steps(plan: Plan) -> tuple[MatrixSize, ...]:
 def _steps(plan: Plan, stage: str, node: Compute) -> Iterator[MatrixSize]:
     """Yield the sizes of a product that has its rows along one axis and its columns along another.
 
-    Both operands are read along one reduce axis, the steps; other reduce axes are those of a
+    Both operands are read along one reduce axis, the steps; other reduce axes span a
     window. Threads lie along the rows and the columns alone.
     """
     found = find_product(node.body[0]) if len(node.body) == 1 else None

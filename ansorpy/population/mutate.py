@@ -25,7 +25,7 @@ _TRIES: Final = (1, 3, 6)
 class Weights:
     """Relative frequency of each kind of mutation; a kind without a column in the plan has none.
 
-    `tile` and `unroll` are those of released Ansor (0.90, 0.04); `vector` and `rows` are ours.
+    `tile` and `unroll` are released Ansor's (0.90, 0.04); `vector` and `rows` are ours.
     Ansor's other two mutations, of compute location (0.05) and parallel granularity (0.01), move
     a row to another plan: see ansorpy.search.evolve.
     """

@@ -34,7 +34,7 @@ def prefer_powers(plan: Plan, columns: IntArray, rng: np.random.Generator) -> No
 
 @per_plan
 def block_columns(plan: Plan) -> tuple[int, ...]:
-    """Return the columns of the tile sizes of stages whose loops are those of a block."""
+    """Return the columns of the tile sizes of stages whose loops a block of threads runs."""
     tiled = thread_blocks(plan.state).tiled
     return tuple(
         column

@@ -1,6 +1,6 @@
 """Instructions on products, and which of them kernels for a target have: one list for people.
 
-The instructions are those of `intrinsics` and `warp_products`; others that users of other systems
+`intrinsics` and `warp_products` define the instructions; others that users of other systems
 know are listed as instructions that no kernel has.
 """
 

@@ -205,7 +205,7 @@ def dotted(node: Compute, dot: Dot, nodes: Mapping[str, Node]) -> tuple[Compute,
 
 
 def _order(dot: Dot, read: Read) -> list[int]:
-    """Return the dimensions of the wide operand but that of the steps, that of the lanes last."""
+    """Return the dimensions of the wide operand without the steps, the lanes' dimension last."""
     others = [d for d, index in enumerate(read.indices) if index != Var(dot.axis.name)]
     return sorted(others, key=lambda d: dot.lane in variables(read.indices[d]))
 

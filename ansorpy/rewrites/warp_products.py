@@ -32,7 +32,7 @@ class WarpProduct:
     Args:
         name: the format of the operands, as in "mma.sync".
         function: LLVM's name of the instruction.
-        dtype: that of the operands in memory.
+        dtype: the operands' dtype in memory.
         rounds: the operands are rounded to the format as they are loaded; a product of them has to
             ask for it (`te.tf32`). Else they have the format in memory.
         turns: a load may turn a matrix over.

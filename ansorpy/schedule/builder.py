@@ -154,7 +154,7 @@ class StageSchedule:
         self.owner.do(Annotate(self.name, str(loop), "unroll"))
 
     def unroll_budget(self, iterations: int) -> None:
-        """Let the reduction write out at most so many iterations: 0, 16, 64 or 512."""
+        """Let the reduction write out at most `iterations`: 0, 16, 64 or 512."""
         self.owner.set_size(f"{self.name}.unroll", iterations)
 
     def compute_at(self, host: Tensor | str, loop: str) -> None:

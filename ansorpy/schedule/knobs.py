@@ -59,7 +59,7 @@ def split_knob(
         policy: `factors`: lengths whose product divides the extent; `power2`: powers of two whose
             product is at most the extent.
         max_factor: the largest inner length.
-        candidates: the only inner lengths, in place of those of the policy.
+        candidates: the only inner lengths, in place of the policy's lengths.
 
     Raises:
         SpecError: a number is out of range, or there are too many lengths.

@@ -1,8 +1,8 @@
 """A schedule applied to a Dag: the plan with its sizes open, and the row that has their values.
 
 The inner lengths of a split become sizes of a row, so that schedules that differ in numbers only
-share one plan, as the candidates of a sketch do. Those of a schedule with choices stay: its steps
-are those of a record, whose sizes are open already.
+share one plan, as the candidates of a sketch do. A schedule with choices keeps its inner lengths:
+its steps come from a record, whose sizes are open already.
 """
 
 from collections.abc import Iterator, Mapping

@@ -27,7 +27,7 @@ class Schedule:
     steps     transforms of the naive loops; a split has its inner lengths
     sizes     values of further sizes by name, such as the budget `C.unroll`
     pack      operands of a stage that are packed into the order of its tiles, by stage
-    choices   structural choices as in a record, by stage; those of the steps unless given
+    choices   structural choices as in a record, by stage; unless given, the steps imply them
     """
 
     steps: tuple[Step, ...]
@@ -36,7 +36,7 @@ class Schedule:
     choices: tuple[tuple[str, StageChoice], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the schedule as JSON; the steps are those of records."""
+        """Return the schedule as JSON, its steps as records have them."""
         told: dict[str, Any] = {"steps": [step_to_json(step) for step in self.steps]}
         if self.sizes:
             told["sizes"] = dict(self.sizes)

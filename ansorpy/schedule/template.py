@@ -223,7 +223,7 @@ class TextTemplate:
 
     text: str
     told: Mapping[str, Any]  # the knobs as JSON
-    lines: tuple[str, ...]  # those of the schedule
+    lines: tuple[str, ...]  # lines of the schedule
 
     def knobs(self, dag: Dag) -> tuple[Knob, ...]:
         """Return the knobs of the lines `knob NAME = ...`."""

@@ -24,7 +24,7 @@ _BATCH: Final = 128  # rows of one plan per batch: a pass over fewer rows takes 
 
 @dataclass(frozen=True, slots=True)
 class EvolutionSettings:
-    """Settings of a round; the defaults are those of released Ansor (OSDI 2020 and its source).
+    """Settings of a round, by default as in released Ansor (OSDI 2020 and its source).
 
     Three settings are ours. `plan_floor` is the share of the population that goes to random
     plans regardless of their scores, so that an early misprediction starves no plan. `pressure`:

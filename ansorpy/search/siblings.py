@@ -12,8 +12,8 @@ from ansorpy.plan.plan import Plan, StageChoice
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-# Weights on the scale of ansorpy.population.Weights, in which a tile size has 0.90. Those of
-# location and parallel granularity are released Ansor's, those of lane and pack are ours.
+# Weights on the scale of ansorpy.population.Weights, in which a tile size has 0.90. The
+# weights of location and parallel granularity are released Ansor's, of lane and pack ours.
 WEIGHTS: Final[Mapping[str, float]] = {
     "location": 0.05, "pack": 0.02, "lane": 0.02, "parallel": 0.01,
 }  # fmt: skip

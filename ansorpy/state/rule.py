@@ -86,5 +86,5 @@ class Rule(ABC):
 
 
 def name_of(rule: Rule) -> str:
-    """Return the name of a rule: that of its class."""
+    """Return the name of a rule: its class name."""
     return type(rule).__name__

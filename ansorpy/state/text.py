@@ -1,7 +1,7 @@
 """Steps as lines for people and as JSON for records; replay.
 
 The JSON of a step is a list: its code, then its operands in the order of the fields, e.g.
-`["SP", "C", "i", 4, []]`. Codes are those of Ansor's records; stages and loops go by name.
+`["SP", "C", "i", 4, []]`. Codes are as in Ansor's records; stages and loops go by name.
 """
 
 from collections.abc import Iterable

@@ -64,7 +64,7 @@ def tile(
 
 
 def follow(tiled: Tiled, consumer: str, levels: int) -> State:
-    """Split the spatial loops of `consumer` as those of the tiled stage, `levels` deep.
+    """Split the spatial loops of `consumer` as the tiled stage is split, `levels` deep.
 
     Loops correspond by position. A loop that is whole in the tiled stage stays whole in the
     innermost band; reduce loops of the consumer come last.

@@ -107,7 +107,7 @@ def placeholder(
 
 
 def constant(array: "np.typing.ArrayLike", name: str = "const", dtype: str | None = None) -> Tensor:
-    """Return a tensor whose values are part of the program (dtype: that of the array)."""
+    """Return a tensor whose values are part of the program (dtype: the array's)."""
     values = np.asarray(array)
     kind = values.dtype.name if dtype is None else dtype
     known_dtype(kind, name)

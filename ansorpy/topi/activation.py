@@ -70,7 +70,7 @@ def sigmoid(data: Tensor, *, name: str = "sigmoid") -> Tensor:
 def hard_sigmoid(
     data: Tensor, alpha: float = 1 / 6, beta: float = 0.5, *, name: str = "hard_sigmoid"
 ) -> Tensor:
-    """Return min(max(alpha * x + beta, 0), 1); the defaults are those of hard_swish."""
+    """Return min(max(alpha * x + beta, 0), 1); the defaults are as in hard_swish."""
     require_float(data, "compute hard_sigmoid")
     return elementwise(lambda x: te.minimum(te.maximum(x * alpha + beta, 0), 1), data, name=name)
 

@@ -41,7 +41,7 @@ def require_float(data: te.Tensor, action: str) -> None:
 
 
 def require_integers(data: te.Tensor, action: str) -> None:
-    """Refuse a tensor whose dtype is no integer, as those of indices."""
+    """Refuse a tensor whose dtype is no integer, for example floats as indices."""
     if data.dtype not in INTS:
         refuse(action, f"{data.name} is {data.dtype}", f"integers: {', '.join(INTS)}")
 

@@ -13,7 +13,7 @@ from ansorpy.topi.common import axis_of, refuse, require_integers, shown
 def take(data: Tensor, indices: Tensor, axis: int = 0, *, name: str = "take") -> Tensor:
     """Return the parts of `data` along an axis that `indices` names; rows of a table for axis 0.
 
-    The shape is that of `data` with the shape of `indices` in place of the axis (ONNX Gather).
+    The result has the shape of `data`, with the shape of `indices` for the axis (ONNX Gather).
 
     Raises:
         SpecError: there is no such axis, or the indices are no integers.
@@ -35,12 +35,12 @@ def gather_elements(
 ) -> Tensor:
     """Return for every element of `indices` the element of `data` there along an axis.
 
-    out[i, j] = data[indices[i, j], j] for axis 0; the shape is that of `indices` (ONNX
+    out[i, j] = data[indices[i, j], j] for axis 0; the result is as large as `indices` (ONNX
     GatherElements).
 
     Raises:
         SpecError: there is no such axis, the indices are no integers, or their shape has another
-            rank, or exceeds that of `data` along another axis.
+            rank, or exceeds the shape of `data` along another axis.
     """
     action = f"gather from {shown(data)} at {shown(indices)}"
     require_integers(indices, action)

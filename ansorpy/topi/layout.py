@@ -105,7 +105,7 @@ def broadcast_to(data: Tensor, shape: Sequence[int], *, name: str = "broadcast_t
     """Return `data` broadcast to a shape, as in NumPy.
 
     Raises:
-        SpecError: an extent is neither 1 nor that of the shape.
+        SpecError: an extent is neither 1 nor the extent of the shape.
     """
     result = tuple(shape)
     if broadcast_shape([data.shape, result], name) != result:
@@ -177,7 +177,7 @@ def _size(axes: _Axes) -> int:
 
 
 def _unravelled(old: _Axes, new: _Axes, index: Sequence[te.Scalar]) -> Iterator[te.Scalar | int]:
-    """Yield the indices of a run of old axes for those of the same run of new axes."""
+    """Yield the indices of a run of old axes for the indices of the same run of new axes."""
     flat: te.Scalar | int = 0
     for position, extent in new:
         if extent > 1:

@@ -182,7 +182,7 @@ def group_norm(
 ) -> Tensor:
     """Return (x - mean) / sqrt(variance + epsilon) * scale + shift per group of channels.
 
-    `data` is [n, c, ...]; mean and variance are those of c / groups channels of one element of
+    `data` is [n, c, ...]; mean and variance are over c / groups channels of one element of
     the batch; `scale` and `shift` have one element per channel (Wu and He, 2018).
 
     Raises:

@@ -178,7 +178,7 @@ def argmax(
 ) -> Tensor:
     """Return the int64 index of the largest element; the first of equal ones, as in NumPy.
 
-    Over several axes the index counts in row-major order. With `select_last_index` it is that of
+    Over several axes the index counts in row-major order. With `select_last_index` it names
     the last of equal elements (ONNX ArgMax).
 
     Raises:

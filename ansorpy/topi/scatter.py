@@ -1,7 +1,7 @@
 """Scatters: copies of a tensor with updates at indices that are the elements of a tensor.
 
 Every element of the result looks for its updates among the indices. There is no order of writes:
-a scatter runs in parallel, and equal indices have a meaning. The work is that of the elements
+a scatter runs in parallel, and equal indices have a meaning. The work is the elements of the result
 times the indices that each is compared with: a few rows of a cache are cheap, long lists are not.
 
 A negative index counts from the end; an index beyond either end updates nothing.

@@ -60,7 +60,7 @@ def _modules(bench: Bench) -> None:
 
 
 def _answers(bench: Bench, dag: Dag) -> Mapping[str, Any]:
-    """Return how the results of one candidate compare with those of the emulator."""
+    """Return how the results of one candidate compare with the emulator's results."""
     program = _program(bench, dag)
     code = simt_code(program, bench.target)
     cases = make_cases(dag, SEED)

@@ -3,8 +3,8 @@
     python -m benchmarks.cuda.candidates [--trials 256] [NAME ...]
 
 A tuning derives sketches, proposes candidates, binds, writes and compiles them, estimates them, and
-delivers a zip whose kernel has been verified under emulation. CPU time is that of this process and
-of its children, so that the rate is one of a core. The files are
+delivers a zip whose kernel has been verified under emulation. CPU time counts this process and its
+children, so that the rate is per core. The files are
 `benchmarks/results/cuda_candidates.json` and `.md`.
 """
 

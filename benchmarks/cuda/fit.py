@@ -72,7 +72,7 @@ def measured(path: Path) -> list[Measured]:
 
 
 def seconds_of(times: Mapping[str, Any]) -> float:
-    """Return the median of a row; that of an emulated row serves to run the fit only."""
+    """Return the median of a row; an emulated row has one only so that the fit runs."""
     return float(times["emulated_s"] if "times" in times else times["median_s"])
 
 

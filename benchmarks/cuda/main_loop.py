@@ -4,7 +4,7 @@
 
 Each product is tuned by estimates alone, or has the tile sizes of a block. The winner is compiled
 by LLVM and assembled by ptxas for sm_90, and nvdisasm prints the cubin. Told are the share of FFMA
-among the instructions of the main loop, of bfloat16 and tf32 that of HMMA, spilled bytes,
+among the instructions of the main loop, of HMMA for bfloat16 and tf32, spilled bytes,
 registers, and barriers per step of the reduction, counted in the SASS. Kernels of these sizes take
 too long under the emulator: correctness is tested at small sizes. The result files are
 `benchmarks/results/cuda_main_loop.json` and `.md`; rows of products that are not named are kept.

@@ -106,7 +106,7 @@ class TorchCall:
         self._torch.cuda.synchronize()
 
     def seconds(self, loops: int) -> float:
-        """Return the seconds of so many replays, flushes left out."""
+        """Return the seconds of `loops` replays, flushes left out."""
         if self._flush is None:
             return self._between(loops)
         total = 0.0

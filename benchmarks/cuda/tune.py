@@ -20,7 +20,7 @@ from benchmarks.cuda.bench import Bench
 
 BUDGET_S: Final = 75.0  # seconds of each operator
 ROUND: Final = 64  # trials of a round
-EMULATED_ROUND: Final = 4  # one round of so many, under the emulated driver
+EMULATED_ROUND: Final = 4  # trials of the only round under the emulated driver
 PLANS: Final = 48
 SEED: Final = 0
 

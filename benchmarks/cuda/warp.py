@@ -27,7 +27,7 @@ SILENT: Final = frozenset(
     ("BSSY", "BSYNC", "BREAK", "NOP", "BAR", "WARPSYNC", "CALL", "RET", "MEMBAR", "DEPBAR", "STG",
      "STS", "STL", "YIELD", "ERRBAR", "CCTL", "LDGDEPBAR", "LDGSTS")
 )  # fmt: skip
-# Clocks from the issue of an instruction to that of a reader of its result, about, on sm_90.
+# Clocks from the issue of an instruction to the issue of a reader of its result, on sm_90.
 LATENCY: Final = {
     "LDG": 500, "LDGSTS": 600, "LDS": 30, "LDC": 30, "SHFL": 25, "MUFU": 20, "S2R": 20, "BAR": 30,
     "DFMA": 16, "DADD": 16, "DMUL": 16, "I2F": 14, "F2I": 14, "F2F": 14, "R2UR": 12, "VOTE": 12,

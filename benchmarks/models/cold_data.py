@@ -13,7 +13,7 @@ all        all four are flushed
 model      the step in a run of the whole model
 apart      as `model`, with scratch of its own for every step, instead of the shared scratch
 
-A figure is the sum over the steps of their median calls, divided by that of `hot`; the range has
+A figure is the sum over the steps of their median calls, divided by the sum of `hot`; the range has
 the first and the third quartiles of the steps in place of medians. Calls during which the process
 was preempted do not count. Needs an x86 processor: there an instruction flushes a cache line.
 """
@@ -199,9 +199,9 @@ def _range(value: Mapping[str, Any], addresses: Sequence[int]) -> Range:
 def measure(steps: Sequence[StepCalls], rounds: int) -> dict[str, Array]:
     """Return seconds by case, shape (rounds, steps); NaN for a call that was disturbed.
 
-    A call is disturbed if this process was preempted since it prepared the call: the caches may be
-    those of another program then. A round visits the steps in order, so that each has the values of
-    the one before.
+    A call is disturbed if this process was preempted since it prepared the call: the caches may
+    hold another program's data then. A round visits the steps in order, so that each has the values
+    of the step before.
     """
     found = {case: np.full((rounds, len(steps)), np.nan) for case in CASES}
     for number in range(rounds):

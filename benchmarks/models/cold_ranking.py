@@ -4,8 +4,8 @@
 
 Searches each task with hot weights, then times the leaders in turns: once with hot weights, twice
 with cold ones. `hot` and `cold` are the choices of the first timings of each kind, both judged by
-the second cold timing, as ratios to its least time; `correlation` is that of the ranks of the hot
-and the first cold timing, `repeat` that of both cold ones: more cannot be asked of the former.
+the second cold timing, as ratios to its least time; `correlation` compares the ranks of the hot
+and the first cold timing, `repeat` of both cold ones, the most that `correlation` can reach.
 """
 
 import argparse

@@ -4,8 +4,8 @@
 
 Every fourth task of the models of the folder is searched by each set of rates as a tuning without
 trials does; all choices are timed in turns on one core. `first` is the time of the first choice of
-a set over that of the fastest choice of all, `of four` that of the fastest among the best choices
-of four plans, which a first bundle times.
+a set over the time of the fastest choice of all, `of four` the same for the fastest among the best
+choices of four plans, which a first bundle times.
 
     python -m benchmarks.models.first_choices FOLDER --fit
 

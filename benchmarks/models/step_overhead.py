@@ -2,13 +2,13 @@
 
     python -m benchmarks.models.step_overhead [--steps 200] [--threads 2]
 
-A step adds a number to floats, in one task per thread; several kernels alternate, so that the code
-of one step is not that of the next. Two figures, both of the least time of many runs divided by the
+A step adds a number to floats, in one task per thread; several kernels alternate, so that
+successive steps run different code. Two figures, both of the least time of many runs divided by the
 steps, with goals of 0.3 us and 2 us:
 
 call        on one thread, 16 floats per task: the driver's call and the kernel's table of
             addresses, the work included
-hand-over   on several threads, tasks of about a microsecond: the time beyond that of one thread
+hand-over   on several threads, tasks of about a microsecond: the time beyond one thread's time
             divided by the threads. Tasks of nanoseconds are no measure: the caller has done them
             all before another thread looks.
 """
@@ -35,7 +35,7 @@ from ansorpy.measure.host import local_target
 from benchmarks.machine import cpu_model
 
 LANES: Final = 16
-KINDS: Final = 8  # kernels of other sizes, so that the code of one step is not that of the next
+KINDS: Final = 8  # kernels of other sizes, so that successive steps run different code
 TINY: Final = 1  # vectors of a task
 LONG: Final = 1024  # vectors of a task: about a microsecond, in the second cache
 CALL_US: Final = 0.3  # goal
@@ -44,7 +44,7 @@ RUNS: Final = 2000
 
 
 def kernel(tasks: int, vectors: int, number: int) -> ModelKernel:
-    """Return a kernel that adds a number to vectors, in so many tasks."""
+    """Return a kernel that adds a number to vectors, `vectors` in each of its tasks."""
     row = Binary("add", Binary("mul", Var("i"), _int(vectors)), Var("j"))
     at: Expr = Binary("add", Binary("mul", row, _int(LANES)), Var("l"))
     value = Binary("add", Read("A", (at,), "float32"), Const(1.0 + number, "float32"))
@@ -65,7 +65,7 @@ def _int(value: int) -> Const:
 
 
 def chain(steps: int, tasks: int, vectors: int) -> ModelPlan:
-    """Return a model of so many steps."""
+    """Return a model of `steps` kernels in a row."""
     kernels = tuple(kernel(tasks, vectors, number) for number in range(KINDS))
     names = [f"v{number}" for number in range(steps + 1)]
     return ModelPlan(

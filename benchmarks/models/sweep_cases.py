@@ -55,7 +55,7 @@ class Maker:
     outputs: int = 1
 
     def one_of(self, *choices: Any) -> Any:
-        """Return one of some values."""
+        """Return a random choice."""
         return choices[int(self.rng.integers(len(choices)))]
 
     def sometimes(self, share: float = 0.5) -> bool:

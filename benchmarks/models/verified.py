@@ -42,7 +42,7 @@ HOW: Final = (
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """Return the models of a folder by name, those of the ladder first, in its order."""
+    """Return the models of a folder by name, the ladder's models first, in its order."""
     found = {path.stem: path for path in sorted(folder.glob("*.onnx"))}
     return {name: found[name] for name in [*(n for n in LADDER if n in found), *found]}
 
@@ -90,7 +90,7 @@ def tuned(command: Sequence[str]) -> dict[str, Any]:
 
 
 def errors_of(file: Path, bundle: Path) -> dict[str, float]:
-    """Return the error of a bundle and that of ONNX Runtime's optimiser, on the stored sample."""
+    """Return the errors of a bundle and of ONNX Runtime's optimiser, on the stored sample."""
     with load_model(bundle) as model:
         inputs, bound = model.sample(), model.bound()
         arena = model.manifest["memory"]

@@ -39,7 +39,7 @@ class Row:
     def dag(self, constant_weights: bool = False) -> Dag:
         """Return the Dag, named after the row; its placeholders are named after the form's inputs.
 
-        Shapes are those of the form, except depthwise weights: [channels, kernel, kernel].
+        Shapes are as in the form, except depthwise weights: [channels, kernel, kernel].
         """
         return replace(dag_of(self.form, constant_weights), name=self.name)
 

@@ -88,6 +88,10 @@ def explain(
 
 def lower(
     file: File,
+    stage: Annotated[
+        str | None,
+        typer.Option(help="dag, sketch, plan, row, program, llvm, numba, passes, or all."),
+    ] = None,
     print_after: Annotated[
         str | None, typer.Option(help="A pass, or all: print the loops after it; else the last.")
     ] = None,
@@ -104,28 +108,54 @@ def lower(
     allow: Allow = None,
     without: Without = None,
 ) -> None:
-    """Print the loop nest of every task of FILE after lowering."""
+    """Print a candidate of every task of FILE: its loops after lowering, or each stage.
+
+    \b
+    A candidate goes from dag (the formulas) to sketch (loops, sizes open), plan
+    (its structural choices and sizes), row (a number for each size), program
+    (loop IR), llvm (text of LLVM) and numba (Python of a delivered kernel);
+    passes prints the loops after each pass between plan and program. Example:
+        ansorpy lower examples/matmul.te --stage all --cores 1
+    """
     from ansorpy.loopir.printer import text
-    from ansorpy.tuner.lowering import lowered
+    from ansorpy.tuner.lowering import STAGES, staged
     from ansorpy.tuner.options.targets import named_target
     from ansorpy.tuner.rule_sets.sets import find_rules
 
     with wrong_input():
+        if stage is not None and print_after is not None:
+            raise SpecError("cannot use --stage with --print-after; expected one of the two")
+        wanted = () if stage is None else selected("print stage", "stage", stage, STAGES)
         machine = named_target(target, cores)
         rules = find_rules(machine.kind, allow or (), without or (), read_settings().rules_dir)
         steps = None if schedule is None else read_text(schedule)
         for dag in read_file(file, pairs(bind, "--bind", int)):
-            stages = list(lowered(dag, machine, rules, untuned=untuned, schedule=steps))
-            names = [name for name, _ in stages]
-            if print_after not in (None, "all", *names):
-                raise SpecError(
-                    f"cannot print after {print_after!r} because no such pass exists; "
-                    f"expected all, {', '.join(names)}"
-                )
-            wanted = names if print_after == "all" else [print_after or names[-1]]
-            for name, program in stages:
-                if name in wanted:
-                    typer.echo(f"# {dag.name}, after {name}\n{text(program)}")
+            candidate = staged(dag, machine, rules, untuned=untuned, schedule=steps)
+            for name in wanted:
+                typer.echo(f"# {dag.name}, {name}\n{candidate.text(name)}")
+            if stage is None:
+                programs = list(candidate.passes())
+                names = tuple(name for name, _ in programs)
+                shown = selected("print after", "pass", print_after or names[-1], names)
+                for name, program in programs:
+                    if name in shown:
+                        typer.echo(f"# {dag.name}, after {name}\n{text(program)}")
+
+
+def selected(action: str, kind: str, asked: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that an option asks for: all, or a single one.
+
+    Raises:
+        SpecError: the name is none of them.
+    """
+    if asked == "all":
+        return names
+    if asked not in names:
+        raise SpecError(
+            f"cannot {action} {asked!r} because no such {kind} exists; "
+            f"expected all, {', '.join(names)}"
+        )
+    return (asked,)
 
 
 def as_object(derivation: Any) -> dict[str, Any]:

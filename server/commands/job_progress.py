@@ -74,7 +74,7 @@ def as_line(job: "Job") -> str:
 
 
 def asked_trials(job: "Job") -> int:
-    """Return the trials that a job may take; those of a model are known once it is divided."""
+    """Return the trials that a job may take; a model's are known once it is divided."""
     found = None if job.model is None else job.model.get("trials")
     return int(job.budget["trials"] if found is None else found)
 

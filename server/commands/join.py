@@ -29,7 +29,7 @@ def join(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Join BUNDLE, tuned without weights, with those of MODEL.
+    """Join BUNDLE, tuned without weights, with the weights of MODEL.
 
     The result is verified.
 

@@ -270,8 +270,8 @@ def as_table(model: "LoadedModel", threads: int, found: "Sequence[Standing]") ->
 def profiled(model: "LoadedModel", seconds: float, call_s: float) -> list[dict[str, Any]]:
     """Return the times of kernels and hosted functions inside the model, the slowest first.
 
-    `inside_s` is the sum of the least times of the steps in runs of the whole model; `alone_s` that
-    of the kernel on its own, as measured while tuning; None for a hosted function and for copies.
+    `inside_s` is the sum of the least times of the steps in runs of the whole model; `alone_s` the
+    time of the kernel on its own, as measured while tuning; None for hosted functions and copies.
 
     Args:
         seconds: about the time that this may take.

@@ -24,7 +24,7 @@ def takes_options(
     and refused.
 
     Args:
-        of_service: the limits are those of a job.
+        of_service: apply the limits of a job.
     """
     known = definitions(kind)
 

@@ -20,7 +20,7 @@ import typer
 MOST_COLUMNS: Final = 100  # a longer line is hard to read
 LEAST_COLUMNS: Final = 40
 NAME_COLUMNS: Final = 28  # width of the left column at most; a longer name has a line of its own
-FEW: Final = 12  # a command with at most so many options shows all of them
+FEW: Final = 12  # options of a command that shows all of them, at most
 ALL: Final = "--help-all"
 REST: Final = "Further options"
 FIRST_CLAUSE: Final = re.compile(r".{24,}?[.;:](?= )")  # shorter ones tell too little
@@ -68,8 +68,8 @@ PANELS: Final = (
     ),
     Panel(
         "Output",
-        ("out", "outputs", "explain", "print-after", "untuned", "print", "exact", "json", "verbose",
-         "version"),
+        ("out", "outputs", "explain", "stage", "print-after", "untuned", "print", "exact", "json",
+         "verbose", "version"),
         ("profile", "install-completion", "show-completion"),
     ),
 )  # fmt: skip

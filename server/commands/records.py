@@ -119,7 +119,7 @@ def replay(
 
 @contextmanager
 def refused_records() -> Iterator[None]:
-    """Turn the error of a record into that of an input."""
+    """Turn the error of a record into the error of an input."""
     try:
         yield
     except RecordError as error:

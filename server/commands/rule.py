@@ -60,7 +60,7 @@ def check(
     checked alone. On small shapes, every sketch that they take part in is
     interpreted and compared with the float64 reference; on a CPU its program
     also runs as machine code. The derivation has to end, and the counts of
-    sketches are shown; those of a whole set have to be the golden ones. The
+    sketches are shown; a whole set has to reach the golden counts. The
     first counterexample ends the check: operator, shape, loop nest, difference.
 
     \b

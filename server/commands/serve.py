@@ -17,7 +17,7 @@ from ansorpy.server.http.uvicorn_server import (
 )
 from ansorpy.server.settings import ServiceSettings
 
-STARTUP_FAILURE: Final = 3  # exit code, the same as that of uvicorn's command
+STARTUP_FAILURE: Final = 3  # exit code, the same as of uvicorn's command
 
 
 class AnnouncingServer(QueueingServer):

@@ -41,7 +41,7 @@ def tune_model(
 
     Args:
         reasons: print the explanation of the result, too.
-        store: name of the store of records; "" for that of the settings.
+        store: name of the store of records; "" for the store of the settings.
 
     Raises:
         SpecError: the request is wrong.

@@ -111,7 +111,7 @@ def reading(engine: Engine) -> Generator[Session]:
 
 
 def now(tx: Session) -> float:
-    """Return the seconds since the epoch: PostgreSQL's clock, or that of the machine (SQLite)."""
+    """Return the seconds since the epoch, by PostgreSQL's clock or the machine's (SQLite)."""
     if tx.get_bind().dialect.name != POSTGRES:
         return time.time()
     found = tx.scalar(text("SELECT EXTRACT(EPOCH FROM clock_timestamp())"))

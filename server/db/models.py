@@ -42,7 +42,7 @@ class Base(DeclarativeBase):
 
 
 class TenantRow(Base):
-    """An owner of jobs, records, kernels and models. A limit of None: that of the settings."""
+    """An owner of jobs, records, kernels and models. A limit of None: the settings' limit."""
 
     __tablename__ = "tenants"
     id: Mapped[int] = mapped_column(Serial, primary_key=True)
@@ -267,7 +267,7 @@ class ModelRow(Base):
 class BundleRow(Base):
     """A bundle delivered by the job of a model; the highest `seq` is the current one.
 
-    Its file lies beside those of models.
+    Its file lies beside the files of models.
     """
 
     __tablename__ = "bundles"

@@ -1,8 +1,8 @@
 """Checks of a SQLite database file: private to its user, and never replaced while it is open.
 
 SQLite opens a file once. If the file is moved or replaced, commits still succeed, in a file that
-the next start does not find. So each begin and commit compares device and inode of the path with
-those of the opened file: two calls of stat, some microseconds.
+the next start does not find. So each begin and commit compares device and inode of the path and
+of the opened file: two calls of stat, some microseconds.
 """
 
 import os

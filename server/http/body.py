@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from ansorpy.server.access.errors import OverloadedError
 
-BODY_S: Final = 30.0  # time limit for a complete body; for that of a file, beside its bytes
+BODY_S: Final = 30.0  # time limit for a complete body; the body of a file has more, by its bytes
 FILE_BYTES_PER_S: Final = 1 << 18  # a file may arrive as slowly as that
 WRITE_BYTES: Final = 1 << 20  # received bytes of a file that are written at once
 JSON: Final = "application/json"

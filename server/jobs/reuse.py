@@ -37,7 +37,7 @@ def newest_reusable(
 
 
 def _covers(asked: Submission) -> ColumnElement[bool]:
-    """Return the SQL condition that the budget of a job is at least that of `asked`."""
+    """Return the SQL condition that the budget of a job covers the budget of `asked`."""
     return and_(
         JobRow.trials >= asked.least_trials,
         _unless_unlimited(JobRow.seconds, asked.seconds, operator.ge),

@@ -111,7 +111,7 @@ class SimplifyReply(SimplifyReport):
 
 
 class PassReply(Wire):
-    """A graph pass, at its position; texts are those of its documentation."""
+    """A graph pass, at its position, with the texts of its documentation."""
 
     name: str
     exact: bool = Field(description="Whether every bit of a result stays.")

@@ -11,7 +11,7 @@ from ansorpy.tuner.rounds.preflight import dag_bytes
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Inclusive limits of one request; the schema has those of its options."""
+    """Inclusive limits of one request; the schema has the limits of its options."""
 
     tasks: int = 64
     parts: int = 4096  # objects of the JSON form; parsing and checking one takes about 25 us

@@ -28,7 +28,7 @@ CHILD: Final = model_child.__name__
 
 @dataclass(frozen=True)
 class ModelReader:
-    """Children that read models; `readers` bounds their number, `slots` that of simplifications."""
+    """Children that read models; `readers` bounds their number, `slots` the simplifications."""
 
     sandbox: Mode
     limits: ReadLimits

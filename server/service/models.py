@@ -29,7 +29,7 @@ class ModelService:
     def store(self, tenant_id: int, sha256: str, path: Path, facts: ModelFacts) -> bool:
         """Store a file whose digest was checked; return False if the tenant had it before.
 
-        The facts replace those of an earlier version of ansorpy.
+        The facts replace the facts of an earlier version of ansorpy.
 
         Nothing is visible before the last transaction; a killed upload leaves chunks without an
         owner, which `model_files.sweep` removes.

@@ -1,6 +1,6 @@
 """The emulated driver as the loader of zips meets it: images are PTX or cubins, calls are counted.
 
-The emulated driver itself is that of the device back end; it cannot run PTX, so that a module has
+The emulated driver itself belongs to the device back end; it cannot run PTX, so that a module has
 the kernels of a known program.
 """
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ZipDevice(EmulatedDevice):
-    """A device whose kernels are those of `code`, for any bytes that are loaded.
+    """A device that has the kernels of `code`, for any bytes that are loaded.
 
     Args:
         capability: of the device.

@@ -19,7 +19,7 @@ from ansorpy.target import Target
 from tests.artifact.test_pack import MM, TWO, packed
 from tests.night import night
 
-SHORT = 41  # every so many bytes
+SHORT = 41  # bytes from one damaged byte to the next
 
 
 @pytest.fixture(scope="module")

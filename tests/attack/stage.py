@@ -110,7 +110,7 @@ class Stage:
 
 
 def _misjudged(found: list[Outcome | None]) -> list[str]:
-    """Return the outcomes that are wrong; that of the hostile candidate may be any."""
+    """Return the outcomes that are wrong; the hostile candidate may have any outcome."""
     hostile, good, swapped, again = found
     wrong = []
     if not isinstance(hostile, Measured | Failed):

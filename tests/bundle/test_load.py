@@ -37,7 +37,7 @@ from tests.bundle.models import THREADS, Model, model, with_self_test
 from tests.night import night
 
 pytestmark = pytest.mark.slow
-SHORT = 1009  # every so many bytes
+SHORT = 1009  # bytes from one damaged byte to the next
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["hosted", "native"])
@@ -300,7 +300,7 @@ def test_a_manifest_of_other_kinds_is_refused(
 
 
 def test_no_resealed_manifest_escapes_as_another_error(path: Path, tmp_path: Path) -> None:
-    """Sizes are compared with those of the library before it runs."""
+    """Sizes are compared with the library's sizes before it runs."""
     rng = np.random.default_rng(0)
 
     def change(facts: dict[str, Any]) -> None:

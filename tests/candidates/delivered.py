@@ -4,8 +4,8 @@
     python -m tests.candidates.delivered --only softmax
 
 Every tile is printed as `kernel.py` prints it, read back by the parser of the delivered `simd.py`
-and compiled by the compiler of that file; the text must be that of the search's path, in which a
-tile stays a structure.
+and compiled by the compiler of that file; the text must equal the text of the search's path, in
+which a tile stays a structure.
 """
 
 import argparse

@@ -4,7 +4,7 @@
     python -m tests.candidates.digests --record   record them anew; the commit says why
     python -m tests.candidates.digests --only softmax --text 3    print the text of a candidate
 
-Text and object code are those of the functions of the phases only, not of drivers and entry
+Text and object code have the functions of the phases only, without drivers and entry
 points. In the text every value and block is renumbered in order of its first mention, so that a
 name alone changes no digest. Object code depends on the version of LLVM, which is recorded.
 """

@@ -1,4 +1,4 @@
-"""Sectors of a warp counted from index expressions, against those of emulated kernels."""
+"""Sectors of a warp counted from index expressions, against counts of emulated kernels."""
 
 import numpy as np
 import pytest

@@ -27,7 +27,7 @@ def run_groups(made: Partition, inputs: Arrays) -> dict[str, NDArray[np.float32]
     memory: dict[str, NDArray[np.float32]] = {}
 
     def at(value: str) -> NDArray[np.float32]:
-        """Return the elements of a value where they lie: in its memory, or in that of a view."""
+        """Return the elements of a value where they lie: in its memory, or in a view's memory."""
         shape = graph.values[value].fixed_shape
         if value in made.views:
             view = made.views[value]

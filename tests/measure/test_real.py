@@ -1,6 +1,6 @@
 """The whole walk with the real code generator, on one and on two threads.
 
-The pools of most tests share their processes, as those of the tasks of one tuning do.
+The pools of most tests share their processes, as the pools of one tuning do.
 """
 
 import pickle

@@ -1,4 +1,4 @@
-"""Weights stay home: a bundle tuned without them becomes that of a model."""
+"""Weights stay home: a bundle tuned without them becomes the bundle of a model."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -37,7 +37,7 @@ TEXTS = {
 
 
 def programs(dag: Dag, target: Target = TARGET, most: int = 1000) -> Iterator[Program]:
-    """Yield a program of every plan that the space opens, at most so many of a sketch."""
+    """Yield a program of every plan that the space opens, at most `most` of a sketch."""
     rng = np.random.default_rng(0)
     for sketch in derive(dag, target, CUDA if target.kind == "cuda" else CPU).sketches:
         for plan in plans(sketch, target, most):

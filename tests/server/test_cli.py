@@ -86,6 +86,39 @@ def test_the_loops_after_a_pass_are_printed(env: dict[str, str], file: str) -> N
     )
 
 
+STAGES = ("dag", "sketch", "plan", "row", "program", "llvm", "numba", "passes")
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:sm_90"])
+def test_every_stage_of_a_candidate_is_printed(env: dict[str, str], file: str, target: str) -> None:
+    given = ("lower", file, "--bind", "N=16", "--cores", "1", "--target", target)
+    every = ansorpy(env, *given, "--stage", "all")
+    assert every.exit_code == 0, every.output
+    titles = tuple(re.findall("^# mm, ([a-z]+)$", every.stdout, re.MULTILINE))
+    assert titles == STAGES
+    parts = dict(
+        zip(titles, re.split("^# mm, [a-z]+\n", every.stdout, flags=re.M)[1:], strict=True)
+    )
+    assert "sum over k:9 of (A[i, k] * B[k, j])" in parts["dag"]
+    assert re.search("size C[.a-z]*.i.1: tile, 1 to 8", parts["plan"])
+    assert re.search("^C[.a-z]*.i.1 = [0-9]+$", parts["row"], re.MULTILINE)
+    assert "define " in parts["llvm"]
+    assert "import" in parts["numba"]
+    assert parts["passes"].startswith("# after plan\n")
+    single = ansorpy(env, *given, "--stage", "program")
+    assert single.stdout == f"# mm, program\n{parts['program']}"
+
+
+def test_a_wrong_stage_is_named(env: dict[str, str], file: str) -> None:
+    wrong = ansorpy(env, "lower", file, "--bind", "N=16", "--stage", "nope")
+    assert wrong.exit_code == 2
+    listed = ", ".join(STAGES)
+    message = f"cannot print stage 'nope' because no such stage exists; expected all, {listed}"
+    assert message in wrong.stderr
+    both = ansorpy(env, "lower", file, "--stage", "dag", "--print-after", "all")
+    assert "cannot use --stage with --print-after; expected one of the two" in both.stderr
+
+
 def test_sketches_are_counted_and_printed(env: dict[str, str], file: str) -> None:
     found = ansorpy(env, "sketches", file, "--bind", "N=16", "--json")
     answer = json.loads(found.stdout)

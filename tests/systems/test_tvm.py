@@ -1,4 +1,4 @@
-"""TVM: the computation apart from its schedule, and a level of graphs above that of operators."""
+"""TVM: the computation apart from its schedule, and graphs above operators."""
 
 import pytest
 

@@ -3,8 +3,8 @@
     python -m tests.tuner.options_trace
 
 lists the files of `ansorpy/` in which a frame holds a whole `TuneOptions` as a local, and each call
-of such a frame from a lower floor (pyproject.toml has the floors). The tuning is that of
-`ansorpy.tune`, with measuring processes that answer from a formula.
+of such a frame from a lower floor (pyproject.toml has the floors). The tuning is
+`ansorpy.tune` with measuring processes that answer from a formula.
 """
 
 import sys

@@ -224,7 +224,7 @@ def test_a_library_of_the_untuned_kernel_is_told(
 
 
 def test_choices_of_a_task_are_built_while_the_next_one_is_opened(tmp_path: Path) -> None:
-    """Each task's libraries are asked for before those of the task before it are delivered."""
+    """The libraries of a task are asked for before the previous task's are delivered."""
     steps: list[tuple[str, str]] = []
 
     class Watched(FakePool):

@@ -12,7 +12,7 @@ from ansorpy.tuner.interrupts import follow
 
 
 class Finalized:
-    """A value whose finalizer is interrupted, as that of a data set of LightGBM may be."""
+    """A value whose finalizer is interrupted, as LightGBM's data sets may be."""
 
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -87,7 +87,7 @@ def test_an_interrupt_that_the_tuning_does_not_take_is_raised() -> None:
 def test_other_exceptions_of_finalizers_are_told_as_usual(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not that of pytest
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not pytest's hook
 
     class Broken:
         def __del__(self) -> None:

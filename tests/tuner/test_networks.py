@@ -30,7 +30,7 @@ TWO = parse(
     "def sm(float(8,5) A) -> (C) { C(i) +=! A(i,k) }"
 )
 NETS = {"a/mm": 3.0, "b/mm": 1.0, "b/sm": 2.0}
-# Best time after so many trials, in seconds, of a large and a small task; invented numbers.
+# (trials, best time after them in seconds) of a large and a small task; invented numbers.
 CURVES = {
     "mm": [(8, 4.1e-3), (24, 2.2e-3), (40, 1.6e-3), (72, 1.5e-3), (136, 1.42e-3), (400, 1.4e-3)],
     "sm": [(8, 3.0e-5), (24, 2.1e-5), (40, 1.2e-5), (72, 0.8e-5), (136, 0.7e-5), (400, 0.6e-5)],

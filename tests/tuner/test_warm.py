@@ -199,7 +199,7 @@ def test_at_most_a_quarter_of_the_trials_goes_to_imported_programs(
 
 
 def relabelled() -> list[Record]:
-    """Return records of Winograd's transforms as if they were those of a request without."""
+    """Return records of Winograd's transforms under the rules of a request without them."""
     free = measured(CONV, ("winograd4",), trials=8)
     plain = rules_name("cpu", find_rules("cpu"))
     found = []

@@ -3,8 +3,8 @@
     python -m tests.wheel.run [lowest] [locked]
 
 `lowest` holds the lowest versions that pyproject.toml allows of every direct dependency, `locked`
-those of requirements.lock, by hash. The folder has a `rules.py` and a `server/` that raise when
-they are imported, and PYTHONPATH names it, as it does for many a project. Inside: `doctor`, a
+the versions of requirements.lock, by hash. The folder has a `rules.py` and a `server/` that raise
+when they are imported, and PYTHONPATH names it, as it does for many a project. Inside: `doctor`, a
 tuning through Python, an example of a model, `serve`, `submit --watch`, the dashboard, `kernels
 pull`.
 """

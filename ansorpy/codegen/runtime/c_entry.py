@@ -64,7 +64,7 @@ class Addressing:
 def entry_text(
     prefix: str, addressing: Addressing, phases: Sequence[PhaseInfo], triple: str
 ) -> str:
-    """Return the IR of the public functions; it refers to those of the phases.
+    """Return the IR of the public functions, which call the functions of the phases.
 
     Args:
         triple: LLVM's name of the machine.

@@ -42,7 +42,7 @@ MUTEX_AT: Final = 384  # pthread_mutex_t and pthread_cond_t take at most 48 byte
 JOBS_AT: Final = 448  # condition: a job was published, or the pool stops
 LEFT_AT: Final = 512  # condition: the last entrant left
 HANDLES_AT: Final = 576
-RANGES_AT: Final = HANDLES_AT + 8 * MOST_THREADS  # the caller's range, then those of helpers
+RANGES_AT: Final = HANDLES_AT + 8 * MOST_THREADS  # the caller's range, then the helpers' ranges
 RANGE_BYTES: Final = 64
 POOL_BYTES: Final = RANGES_AT + RANGE_BYTES * MOST_THREADS
 

@@ -133,7 +133,7 @@ def _dict(place: JsonValue) -> dict[str, object]:
 
 
 def _node(place: JsonValue, dtypes: dict[str, tuple[str, ...]]) -> Node:
-    """Read one node; `dtypes` are those of the nodes before it, which reads take theirs from."""
+    """Read one node; its reads take their dtypes from `dtypes`, by name of an earlier node."""
     if not place.has("kind"):
         place.keys(("kind",))
     kind = JsonValue(f"{place.path}.kind", _dict(place)["kind"])

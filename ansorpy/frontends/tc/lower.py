@@ -36,7 +36,7 @@ class Meaning:
     declared: str | None = None
 
     def nodes(self) -> tuple[Compute, ...]:
-        """Return the node of the statement, after that of its start value if it needs one.
+        """Return the node of the statement, after the node of its start value if it needs one.
 
         Raises:
             SpecError: names the place and the expected form.

@@ -198,7 +198,7 @@ class _Definition:
             )
 
     def node_name(self, place: int) -> str:
-        """Return the name of the node; that of the target, where it can be."""
+        """Return the name of the node: the target's name unless another node needs it."""
         statement = self.definition.statements[place]
         again = {name.name for later in self.definition.statements[place + 1 :]
                  for name in later.targets}  # fmt: skip

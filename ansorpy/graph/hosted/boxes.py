@@ -63,7 +63,7 @@ def roi_align(
 ) -> tuple[Array]:  # fmt: skip
     """Return the mean or the maximum of bilinear samples in the cells of each region.
 
-    A sample counts as 0 if it lies more than one element outside. The maximum is that of the
+    A sample counts as 0 if it lies more than one element outside. The maximum is taken over the
     weighted neighbours of all samples, as in ONNX's reference and in ONNX Runtime.
     """
     x, rois, batches = reads

@@ -18,8 +18,8 @@ def rnn(
     """Return all states and the last state (and the last cell of an LSTM) of a recurrent layer.
 
     `gates` is 1 for RNN, 3 for GRU (z, r, h), 4 for LSTM (i, o, f, c). Numbers of float16 are
-    computed in float32. Activations that take a number get those of `activation_alpha` in order,
-    and those of `activation_beta`, as in ONNX Runtime; defaults are those of the operators.
+    computed in float32. Activations that take a number get the numbers of `activation_alpha` in
+    order, and of `activation_beta`, as in ONNX Runtime; defaults are the operators' defaults.
     """
     kind = reads[0].dtype
     wide = np.dtype(np.float32) if kind == np.float16 else kind

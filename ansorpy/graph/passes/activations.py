@@ -22,7 +22,7 @@ def activations(graph: Graph) -> Rewritten:
     """Replace the formula of an activation function by its operator, for its numerics.
 
     Condition    float32 or float64; steps of the formula that no other node reads; constants
-                 within 2^-20 of those of the formula; factors in any order
+                 within 2^-20 of the constants of the formula; factors in any order
     Rewrite      x * Sigmoid(a * x) -> Swish(x, a)
                  x * HardSigmoid(x, 1/6, 1/2), x * Clip(x + 3, 0, 6) / 6 -> HardSwish(x)
                  Clip(x + b, 0, 1 / a) * a -> HardSigmoid(x, a, a * b)
@@ -31,7 +31,7 @@ def activations(graph: Graph) -> Rewritten:
                  x * Tanh(Softplus(x)) -> Mish(x)
                  1 / (1 + Exp(-x)) -> Sigmoid(x)
     Not handled  other arrangements of the sums
-    Rounding     steps are no longer rounded to the dtype, and constants are those of the formula:
+    Rounding     steps are no longer rounded to the dtype, and constants become the formula's:
                  a result moves by at most some 2^-20 of itself, near a zero of 2^-20 of x
     Source       Hendrycks and Gimpel, arXiv 1606.08415; Howard et al., MobileNetV3, 2019
     """

@@ -11,7 +11,7 @@ def equal(graph: Graph) -> Rewritten:
 
     Condition    an earlier node has the same operator, attributes and inputs, and names every
                  output that the node names; constants of one digest are the same input
-    Rewrite      readers of the outputs read those of the earlier node
+    Rewrite      readers of the outputs read the outputs of the earlier node
     Not handled  operands of a commutative operator in another order
     Source       Aho, Lam, Sethi and Ullman, Compilers, 2nd edition, section 8.5.1
     """

@@ -54,7 +54,7 @@ def product(node: Node, at: Rewriter, depth: int = _DEPTH) -> Product:
 
 
 def factors(name: str, at: Rewriter, depth: int = _DEPTH) -> Product:
-    """Return a value as a product: that of its node, if it is a product read once."""
+    """Return a value as a product: the product of its node if the value is read once."""
     node = at.maker(name, "Mul", "Neg", "Div")
     if node is None or not depth or not at.sole(name):
         return Product(1.0, (name,))

@@ -1,4 +1,4 @@
-"""Comparison of the size of a buffer with that of a cache."""
+"""Comparison of the size of a buffer with the size of a cache."""
 
 from ansorpy.loopir.nodes import Buffer
 

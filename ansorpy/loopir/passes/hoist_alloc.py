@@ -1,4 +1,4 @@
-"""Hoist allocations of scratch out of the loops that fill it, and merge those of one name.
+"""Hoist allocations of scratch out of the loops that fill it, and merge equal names.
 
 for k in 12: alloc S: X; alloc S: Y      ->      alloc S: { for k in 12: X; Y }
 """

@@ -20,7 +20,7 @@ from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, stmt_children
 def reuse_window(program: Program, budgets: Mapping[str, int]) -> Program:
     """Return the program with the loops over sliding windows inside of the tiles.
 
-    Needs        a tiled program; `budgets` are those of `unroll`.
+    Needs        a tiled program; the `budgets` of the pass `unroll`.
     Keeps        the meaning and the order of the additions.
     After        a perfect nest of serial loops around a tile is part of the tile, if the unroll
                  budget allows it and rows of the tile read overlapping windows.

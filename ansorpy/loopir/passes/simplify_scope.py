@@ -17,7 +17,7 @@ from ansorpy.expr.intervals import Fact, Interval, simplify
 class SimplifyScope:
     """Known values of variables, ranges of variables, and facts at a place of the program.
 
-    `values` are those of sizes, and of loop variables with one value.
+    `values` has the values of sizes, and of loop variables with one value.
     `changed` are the variables that are known more precisely than at the last simplification, or
     None before the first one. An expression without these variables stays as it is.
     """

@@ -1,4 +1,4 @@
-"""Load the operands of the next step of a reduction while threads multiply those of the present.
+"""Load the operands of the next step of a reduction while threads multiply the present operands.
 
 alloc S: for k in 8: { S = A[k]; C += S }
     ->      alloc S[2]: { S[0] = A[0]                               asynchronous
@@ -160,7 +160,7 @@ def _pipelines(
 
 
 def _flat(stmt: Stmt) -> Iterator[Stmt]:
-    """Yield the statements of a Seq in order, those of one inside of it, too."""
+    """Yield the statements of a Seq in order, statements of a nested Seq in its place."""
     for part in in_order(stmt):
         yield from _flat(part) if isinstance(part, Seq) else (part,)
 

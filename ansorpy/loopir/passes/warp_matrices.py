@@ -71,11 +71,11 @@ def warp_matrices(program: Program, target: Target) -> Program:
     """Return the program with matrix instructions for the sums that a warp may add by them.
 
     Needs        a tiled program for a GPU, with sums in registers.
-    Keeps        the meaning; the order and the rounding of sums are those of the hardware.
+    Keeps        the meaning; the hardware decides the order and the rounding of sums.
     After        a sum in registers of products of two operands in scratch is a tile on matrices, if
                  `rewrites.warp_products` has the product, threads have rows and columns as the
-                 instruction has them, and the steps of the sum are whole groups of those of the
-                 instruction. `dims` of the tile end with the groups and the steps.
+                 instruction has them, and the steps of the sum are whole groups of the steps of
+                 an instruction. `dims` of the tile end with the groups and the steps.
     Not handled  operands whose rows of 16 bytes are not contiguous and aligned in scratch, but for
                  operands of 32 bits that are contiguous along other dimensions than the steps,
                  which are loaded word by word; masks.
@@ -252,7 +252,7 @@ def _offset(read: Read, nest: _Nest, one: WarpProduct) -> dict[str, int] | None:
 def _dims(
     nest: _Nest, one: WarpProduct, left: Mapping[str, int], right: Mapping[str, int]
 ) -> tuple[str, str, str] | None:
-    """Return the dimension of pairs of rows, that of pairs of columns, and the steps; or None."""
+    """Return the dimensions of pairs of rows and of columns, and the steps; or None."""
     (rows, _), (columns, _) = nest.tile.lanes[-2:]
     kept = {name for one in nest.tile.store.index for name in variables(one)}
     dims = dict(nest.tile.dims)

@@ -50,7 +50,7 @@ def transforms(outputs: int, taps: int) -> Transforms:
     """Return the matrices of F(outputs, taps).
 
     Raises:
-        SpecError: there are no points for so many products.
+        SpecError: the products outnumber the known points.
     """
     if not known(outputs, taps):
         counts = ", ".join(map(str, POINTS))

@@ -18,8 +18,8 @@ class Winograd:
     """Compute a convolution by F(outputs, taps): transforms around a matrix product.
 
     The stages "<stage>.window" ... come just before; the stage keeps its name and shape, its node
-    is the last transform. The result differs from that of the sum by rounding only, but by other
-    bounds: `meaning` gives the Dag that they are to be taken from.
+    is the last transform. The result differs from the sum by rounding only, within other
+    bounds: take the bounds from the Dag `meaning`.
     """
 
     code: ClassVar[str] = "WG"
@@ -113,8 +113,8 @@ def executed_flop(state: State) -> int:
 def meaning(state: State) -> Dag:
     """Return the Dag of a state with reformulated nodes in place of the original ones.
 
-    Its values are those of `state.dag` except for rounding, so that kernels are checked against
-    its own error bounds. All other steps preserve values and rounding.
+    Its values equal the values of `state.dag` except for rounding, so that kernels are checked
+    against its own error bounds. All other steps preserve values and rounding.
     """
     last = reformulations(state)[-1:]
     if not last:

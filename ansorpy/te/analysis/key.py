@@ -81,7 +81,7 @@ def _extents(axes: tuple[Axis, ...]) -> Json:
 
 
 def _attrs(attrs: Attrs, nodes: Names, axes: Names) -> Json:
-    # An unknown name has no effect, but its key must differ from that of a known name.
+    # An unknown name has no effect, but its key must differ from the key of a known name.
     return [
         [axes.get(name, f"?{name}") for name in attrs.unroll],
         [axes.get(name, f"?{name}") for name in attrs.no_split_inner],

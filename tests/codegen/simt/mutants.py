@@ -121,7 +121,7 @@ class Subject:
     def rows(
         self, kernel: LoggedKernel, launch: int, parts: list[Array], loads: bool, arena: Arena
     ) -> Array:
-        """Return number, thread and place of the accesses of a block, those of a thread in order.
+        """Return number, thread and place of the accesses of a block, in order for each thread.
 
         A place in shared memory counts from the first place of its array that the block accesses.
         """

@@ -132,7 +132,7 @@ class _Number:
 
 
 def _cast(name: str) -> Any:
-    """Return a type of NumPy whose numbers wrap around, as those of a compiler do."""
+    """Return a type of NumPy whose numbers wrap around, as in compiled code."""
     kind = getattr(np, name)
     if not name.startswith("int"):
         return kind

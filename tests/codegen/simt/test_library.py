@@ -53,7 +53,7 @@ LIBRARY: Final = re.compile(
 
 
 def gpu(threads: int) -> Target:
-    """Return a GPU on which a tile has so many threads at most."""
+    """Return a GPU on which a tile has at most `threads`."""
     return Target(
         "cuda", cores=132, vector_bits=32 * threads, registers=64, l2_bytes=48 << 10, cpu="sm_90",
         shared_bytes=160 << 10,

@@ -231,8 +231,8 @@ def exact(code: SimtCode, program: Program, turned: str = "") -> bool:
 def mutants(code: SimtCode) -> Iterator[SimtCode]:
     """Yield kernels with one wrong fragment.
 
-    A load of matrices of 16 bits is turned over, a word is that of the load before, two operands of
-    a product are swapped.
+    A load of matrices of 16 bits is turned over, a word is taken from the load before, two operands
+    of a product are swapped.
     """
     text = code.texts[0]
     begin = text.index("define ")

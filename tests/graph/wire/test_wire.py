@@ -1,4 +1,4 @@
-"""A graph without the values of its weights: its tasks are those of the whole graph."""
+"""A graph without the values of its weights has the tasks of the whole graph."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A phase has so many tasks as pay: each is called."""
+"""A phase has as many tasks as repay their calls."""
 
 import numpy as np
 import pytest

@@ -73,7 +73,7 @@ def at(space: int, base: str, index: str, name: str, kind: str = "i32") -> str:
 
 
 def wait(groups: int) -> str:
-    """Return a line that waits until at most so many groups are under way."""
+    """Return a line that waits until at most `groups` are under way."""
     return f"  call void @llvm.nvvm.cp.async.wait.group(i32 {groups})\n"
 
 

@@ -64,7 +64,7 @@ def code(body: str, blocks: int = 2) -> SimtCode:
 
 
 def ran(body: str, backwards: bool, blocks: int = 2) -> tuple[Array, Array]:
-    """Return the words of a random input and those of the output, one row per block."""
+    """Return the words of a random input and of the output, one row per block."""
     loaded = load(build_texts(code(body, blocks)))
     given = np.random.default_rng(0).integers(0, 2**31, (blocks, THREADS), np.int32)
     found = np.zeros_like(given)

@@ -80,7 +80,7 @@ def test_a_missing_barrier_is_a_race_in_either_order() -> None:
 
 
 def neighbours(barrier: str) -> str:
-    """Return a body in which each thread stores a word and loads that of its neighbour."""
+    """Return a body in which each thread stores a word and loads its neighbour's word."""
     return (
         at(3, "@shared", "%t", "mine")
         + "  store i32 %t, ptr addrspace(3) %mine\n"
@@ -162,7 +162,7 @@ def test_sectors_are_counted(kind: str, factor: int, sectors: int, least: int) -
 
 
 def test_turns_of_a_loop_are_requests_of_their_own() -> None:
-    """The threads of a warp skip different turns; those of one turn go together."""
+    """The threads of a warp skip different turns; the threads in one turn go together."""
     body = (
         "  br label %loop\nloop:\n  %k = phi i32 [ 0, %entry ], [ %next, %on ]\n"
         "  %sum = add i32 %k, %t\n  %odd = trunc i32 %sum to i1\n"

@@ -27,7 +27,7 @@ from tests.codegen.simt.emulator.fragments import (
 )
 from tests.emulation.log import LoggedKernel
 
-ROWS, COLUMNS, STEP = 32, 16, 16  # extents of C, and that of k in one step; two warps of 16 rows
+ROWS, COLUMNS, STEP = 32, 16, 16  # extents of C, and of k in one step; two warps of 16 rows
 STEPS, STAGES = 4, 2
 PADDED, PLAIN = 24, 16  # elements from row to row in shared memory
 
