@@ -105,7 +105,7 @@ class Lent(LocalBackEnd[MeasurePool]):
 
 @lru_cache
 def processes(threads: int, settings: MeasureSettings) -> LocalProcesses:
-    """Return the processes of every tuning on so many threads."""
+    """Return the processes of every tuning on `threads` threads."""
     made = LocalProcesses(Target(cores=threads), settings)
     atexit.register(made.close)
     return made

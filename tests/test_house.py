@@ -218,7 +218,7 @@ def test_no_two_public_classes_have_one_name() -> None:
     assert len(SAME_NAME) <= 5
 
 
-MOST_FIELDS = 15  # of a dataclass of the tuner; a class with more has several owners
+MOST_FIELDS = 15  # fields of a dataclass of the tuner; with more it has several owners
 MANY_FIELDS = {"TuneOptions"}  # each option is a field (ADR-0105)
 
 
@@ -262,11 +262,11 @@ LINES = {
     "ansorpy/state": 1_700,
     "ansorpy/te": 2_500,
     "ansorpy/topi": 3_900,
-    "ansorpy/tuner": 9_430,
+    "ansorpy/tuner": 9_470,
     "ansorpy": 2_500,
     "rules": 1_950,
     "server": 16_700,
-    "tests": 72_400,
+    "tests": 73_000,
     "benchmarks": 15_700,
 }
 

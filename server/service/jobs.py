@@ -141,7 +141,7 @@ class JobService:
                         "without": sorted(set(options.without)),
                     },
                 )
-        except ConflictError as error:  # its words are those of the table alone
+        except ConflictError as error:  # the table has its words
             raise FieldError(str(error), error.place) from None
         except SpecError as error:
             budget = request.budget

@@ -51,7 +51,7 @@ _BARRIER: Final = re.compile(r"\s*(?:tail |notail )?call void @(simt_barrier|llv
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An access in a text: the number of its buffer or array, and that of the loop around it.
+    """An access in a text: the numbers of its buffer or array and of the loop around it.
 
     Args:
         root: a buffer counts from 0 on, an array in shared memory after the last buffer.

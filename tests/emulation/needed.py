@@ -37,7 +37,7 @@ def needed(
 
     Args:
         starts, buffers: as `RaceCheck` takes them.
-        records: all records of the block, those of barriers as well.
+        records: all records of the block, with its barriers.
     """
     is_wait = records["site"] >= len(logged.sites)
     accesses, found = records[~is_wait], set[int]()

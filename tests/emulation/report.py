@@ -78,7 +78,7 @@ class Waits:
     """A barrier in one line of the text.
 
     Args:
-        of_warp: whether the threads of a warp wait, not those of the block.
+        of_warp: whether the threads of a warp wait, not all of the block.
         times: how often blocks, or warps, waited, all blocks together.
         needed: whether its removal gives a race; None: not asked.
     """

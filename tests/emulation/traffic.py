@@ -44,7 +44,7 @@ class TrafficCount:
         self._places: set[tuple[int, int]] = set()  # sectors of the present block
 
     def block(self, block: int, accesses: Array, barriers: Array) -> None:
-        """Take records of a block, those of barriers apart; a block comes in several parts."""
+        """Take records of a block, and of its barriers apart; a block comes in several parts."""
         if block != self._present:
             self._present, self._touched = block, self.touched()
             self._places.clear()

@@ -34,7 +34,7 @@ class Identity:
 
     @cached_property
     def workload(self) -> str:
-        """The key of the Dag, whatever the names of its nodes."""
+        """The key of the Dag, regardless of the names of its nodes."""
         return workload_key(self.dag)
 
     @cached_property

@@ -1,7 +1,7 @@
 """Back end of `measure` as for a GPU, with the emulator of kernels in place of its driver.
 
 Only tests and the short form of the harness name it: it proves that all calls of the driver are
-right, and its times are those of this processor.
+right, and its times are times of this processor.
 """
 
 from functools import cache

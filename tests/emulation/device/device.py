@@ -2,7 +2,7 @@
 
 Calls end with the codes of the real driver. A kernel is checked before it starts: each of its
 addresses must lie in an allocation, else it is the fault of an illegal address. Inside of a
-kernel, memory is that of this process. Images of modules are LLVM text.
+kernel, memory is memory of this process. Images of modules are LLVM text.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Attributes of the emulated GPU: those of the preset `sm_90`."""
+"""Attributes of the emulated GPU, as the preset has them: `sm_90`."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -25,7 +25,7 @@ class EmulatedModule:
     """One kernel: its name, the count of its parameters, its bounds.
 
     Raises:
-        BuildError: the text is not that of one kernel, or the emulator refuses it.
+        BuildError: the text has not one kernel, or the emulator refuses it.
     """
 
     def __init__(self, text: str) -> None:
