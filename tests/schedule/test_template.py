@@ -435,7 +435,7 @@ def test_knobs_in_python_are_defined_once_and_before_use() -> None:
         ({"template": None}, "cannot tune with mode template because there is no template"),
         ({"mode": "auto"}, "cannot tune with a template in mode auto because"),
         ({"trials": 0}, "cannot tune with mode template and 0 trials because a tuner chooses"),
-        ({"mode": "auto", "template": None, "tuner": "grid"}, "with tuner grid in mode auto"),
+        ({"mode": "auto", "template": None, "tuner": "grid"}, "with tuner in mode auto"),
         ({"tuner": "annealing"}, "with tuner 'annealing'; expected model or genetic or grid or"),
     ],
 )
