@@ -43,6 +43,7 @@ from benchmarks.models.sweep_operators import OPERATORS
 JUDGED: Final = Path(__file__).with_name("sweep_judged.json")
 ROUNDINGS: Final = 64.0  # roundoffs of an element by which two right results may differ
 OF_LARGEST: Final = 16.0  # roundoffs of the largest element, for sums that cancel
+PIXELS: Final = 4.0
 FUNCTIONS: Final = frozenset({  # with differences from 1, or of logarithms
     "Acosh", "Asinh", "Atanh", "Celu", "Elu", "Gelu", "LogSoftmax", "Mish", "ReduceLogSum",
     "ReduceLogSumExp", "Selu", "Sigmoid", "Softplus", "Swish",
@@ -177,11 +178,12 @@ def _tolerance(case: SweepCase) -> float:
         return 1.0
     if case.operator in ("GroupNormalization", "InstanceNormalization"):
         return _of_instances(case)
-    if case.operator not in SUMS:
+    if case.operator not in SUMS and case.operator != "Resize":
         return 0.0
     floats = [one.astype(np.float64) for one in case.inputs.values() if one.dtype.kind not in "iub"]
     sizes = [np.max(np.abs(one), initial=0.0, where=np.isfinite(one)) for one in floats]
-    return float(max(sizes, default=0.0))
+    # A float32 position has roundoffs of some pixels, which multiply a difference of two elements.
+    return float(max(sizes, default=0.0)) * (PIXELS if case.operator == "Resize" else 1.0)
 
 
 def _of_instances(case: SweepCase) -> float:
