@@ -71,7 +71,7 @@ test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment o
 test-cuda: $(CUDA)/run.ok  ## the tests that need ptxas, nvdisasm and numba-cuda, in an environment of their own (.venv-cuda)
 	$(CUDA)/bin/python -m pytest -q -m 'cuda and not night' tests/codegen/simt tests/artifact/test_cuda.py tests/cost
 
-test-all: $(VENV)/dev.ok  ## every test: whole products, sweeps, kills and storms too (some hours)
+test-all: $(VENV)/dev.ok wheel  ## every test: whole products, sweeps, kills, storms and the wheel too (some hours)
 	$(BIN)/python -m pytest -q --timeout 3600 -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/dev.ok  ## style, types, import floors
