@@ -157,7 +157,7 @@ def run_python(snippets: list[Snippet], more: str, folder: Path, env: dict[str, 
     return told
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_python_snippets_run_one_after_the_other(tmp_path: Path) -> None:
     more = """
 np.testing.assert_allclose(c, a @ b, rtol=1e-4)

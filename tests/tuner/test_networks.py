@@ -94,7 +94,10 @@ def test_a_task_without_a_weight_in_a_network_does_not_occur_there() -> None:
         ({"network_targets_s": {"a": 1e-3}}, "because the weights name no network"),
         ({"weights": NETS, "network_targets_s": {"c": 1.0}}, "c because it is no network"),
         ({"task_targets_s": {"c": 1.0}}, "of c because it is no task; expected mm, sm"),
-        ({"task_targets_s": {"mm": 1.0}, "objective": "speedup"}, "and task_targets_s together"),
+        (
+            {"task_targets_s": {"mm": 1.0}, "objective": "speedup"},
+            "and task_targets_s because each is an objective",
+        ),
         ({"objective": "best"}, "objective 'best'; expected latency or speedup"),
         ({"strategy": ""}, "strategy ''; expected gradient or similar or round-robin"),
         ({"tasks": ["nn"]}, "cannot choose nn because it is no task; expected mm, sm"),
