@@ -50,22 +50,12 @@ def pytest_runtestloop() -> None:  # also in the process that starts the workers
     gc.enable()
 
 
-AT_NIGHT = ("attack", "benchmarks", "models", "suite", "systems")
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
 
 
-@pytest.hookimpl(tryfirst=True)  # before the choice by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests, then those with many tests first: the last ones are short.
-
-    Slow tests of the folders in AT_NIGHT run in `make test-all` only.
-    """
-    for item in items:
-        if item.path.parent.name in AT_NIGHT and item.get_closest_marker("slow"):
-            item.add_marker("night")
+    """Put files with slow tests, then those with many tests first: the last ones are short."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     count = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))

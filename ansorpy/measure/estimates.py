@@ -56,11 +56,8 @@ class EstimatePool:
         shared: LocalProcesses | None = None,
     ) -> None:
         self._settings, self._target = settings or emulated(), target
-        self._owned = LocalProcesses(target, self._settings) if shared is None else None
-        processes = shared or self._owned
-        assert processes is not None  # one or the other
-        self._processes = processes
-        self._checks = LocalPool(dag, target, self._settings, processes)
+        self._checks = LocalPool(dag, target, self._settings, shared)
+        self._processes = self._checks.processes
 
     def __enter__(self) -> Self:
         return self
@@ -92,10 +89,10 @@ class EstimatePool:
 
     def prebuild(self, *requests: Unbound | Kernel | Export, later: bool = False) -> None:
         """Start to estimate candidates of a later `measure`; as `MeasurePool.prebuild`."""
-        queue = self._processes.queue
+        queue, timeout_s = self._processes.queue, self._settings.build_timeout_s
         candidates = [self._request_of(one) for one in requests if isinstance(one, Unbound)]
         with self._processes.intact():
-            (queue.follow if later else queue.prebuild)(candidates, self._settings.build_timeout_s)
+            queue.prebuild(candidates, timeout_s, later)
 
     def begin_cases(self) -> None:
         """Start to compute the references of all cases beside other work; return at once."""
@@ -108,11 +105,9 @@ class EstimatePool:
     def close(self) -> None:
         """End the work for the task; may be called twice."""
         self._checks.close()
-        if self._owned is not None:
-            self._owned.close()
 
     def _request_of(self, what: Program | Unbound) -> BuildRequest:
-        return BuildRequest(ESTIMATOR, replace(what, meaning=None), self._target)
+        return BuildRequest.of(ESTIMATOR, what, self._target)
 
 
 def _outcome(done: BuildResult) -> Outcome:

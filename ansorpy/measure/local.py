@@ -121,7 +121,7 @@ class LocalPool:
         self._owned = LocalProcesses(target, self.settings) if shared is None else None
         processes = shared or self._owned
         assert processes is not None  # one or the other
-        self._processes, self.workers, self.queue = processes, processes.workers, processes.queue
+        self.processes, self.workers, self.queue = processes, processes.workers, processes.queue
         self.cases = CaseFolders(dag, self.settings.seed, self.settings.edges, self.workers.sealed)
         self.slot = LocalSlot(self.workers, self.cases, self.settings)
         self.batches = BatchMeasurer(self.queue, self.slot, self.settings.backend, target)
@@ -158,10 +158,10 @@ class LocalPool:
         late: Callable[[], bool] = lambda: False,
     ) -> list[Outcome | None]:
         """Return one outcome per candidate; as `MeasurePool.measure`."""
-        with self._processes.intact():
+        with self.processes.intact():
             self.workers.start_others()
         self.trials.slot.prepare({one.meaning for one in candidates})
-        with self._processes.intact():
+        with self.processes.intact():
             return self.trials.measure(candidates, best_s, late, self.settings.build_timeout_s)
 
     def begin_cases(self) -> None:
@@ -175,10 +175,9 @@ class LocalPool:
         """
         kernels = [one for one in requests if isinstance(one, Kernel)]
         others = [self._request_of(one) for one in requests if not isinstance(one, Kernel)]
-        with self._processes.intact():
+        with self.processes.intact():
             if others:
-                start = self.queue.follow if later else self.queue.prebuild
-                start(others, self.settings.build_timeout_s)
+                self.queue.prebuild(others, self.settings.build_timeout_s, later)
             for kernel in kernels:
                 request, timeout_s = self._request_of(kernel), self.settings.source_timeout_s
                 self.queue.prebuild_one(request, timeout_s, SOURCE_BUILDERS)
@@ -200,7 +199,7 @@ class LocalPool:
     ) -> dict[str, PairedTimes | Failed]:
         """Check the contestants, then time them in turns; as `RacePool.race`."""
         self._get_ready()
-        with self._processes.intact():
+        with self.processes.intact():
             if peers and self._libraries is None:
                 for kernel in contestants.values():  # compiled while libraries are checked
                     request = self.batches.request_of(kernel)
@@ -221,7 +220,7 @@ class LocalPool:
     ) -> list[ShortlistTime | None]:
         """Time candidates again, in turns in one fresh process; as `RacePool.rerank`."""
         self._get_ready()
-        with self._processes.intact():
+        with self.processes.intact():
             return shortlist.rerank(self.batches, self.slot, candidates, budget_s, beside)
 
     def attainable_flop_per_s(self) -> float:
@@ -229,7 +228,7 @@ class LocalPool:
 
         The peak of a core is measured before a race, while its first contestant is built.
         """
-        with self._processes.intact():
+        with self.processes.intact():
             if self._peak is None:
                 self._begin_peak()
             self.workers.slot.join()
@@ -255,7 +254,7 @@ class LocalPool:
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; return the failure, None if all pass."""
         self.cases.all()
-        with self._processes.intact():
+        with self.processes.intact():
             timeout_s = self.settings.source_timeout_s
             (verdict,) = self.batches.check([kernel], [None], timeout_s)
         return verdict if isinstance(verdict, Failed) else None
@@ -265,18 +264,18 @@ class LocalPool:
     ) -> Callable[[], Failed | float]:
         """Start to call a delivered file; as `RacePool.begin_call`."""
         self.cases.all()
-        with self._processes.intact():
+        with self.processes.intact():
             call = delivered_call.begin_call(self.slot, files, meaning)
 
         def end() -> Failed | float:
-            with self._processes.intact():
+            with self.processes.intact():
                 return delivered_call.end_call(self.slot, call)
 
         return end
 
     def export(self, *exports: Export, first_only: bool = False) -> Exported | Failed:
         """Return the fastest right library; as `RacePool.export`."""
-        with self._processes.intact():
+        with self.processes.intact():
             timeout_s = self.settings.build_timeout_s
             found = libraries.fastest(
                 self.queue, self.slot, exports, self.target, first_only, timeout_s
@@ -284,7 +283,7 @@ class LocalPool:
             self.workers.start_others()  # not earlier: their imports would delay a first answer
         return found
 
-    def held(self) -> dict[str, Mapping[str, bool] | str]:
+    def isolation(self) -> dict[str, Mapping[str, bool] | str]:
         """Return, by kind of process, which levels of isolation hold in it, or why none tells."""
         workers = {
             "children that run candidates": self.workers.slot,
@@ -300,6 +299,6 @@ class LocalPool:
 
     def _get_ready(self) -> None:
         """Start every process, and make the cases while they import."""
-        with self._processes.intact():
+        with self.processes.intact():
             self.workers.start_others()
         self.cases.all()

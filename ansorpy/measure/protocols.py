@@ -9,7 +9,7 @@ readable, the answer is taken.
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ansorpy.codegen.exported_types import Export
@@ -29,6 +29,11 @@ class BuildRequest:
     backend: str
     what: Program | Kernel | Export | Unbound
     target: Target
+
+    @staticmethod
+    def of(backend: str, what: Program | Kernel | Unbound, target: Target) -> "BuildRequest":
+        """Return the request of a candidate; builders do not need its meaning."""
+        return BuildRequest(backend, replace(what, meaning=None), target)
 
 
 @dataclass(frozen=True)

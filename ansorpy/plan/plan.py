@@ -22,6 +22,12 @@ class StageChoice:
     lane: str | None = None  # the vectorized axis; None: scalar code
     pack: tuple[str, ...] = ()  # operands that are packed into tile order before the stage
 
+    def facts(self, between: str = ", ") -> list[str]:
+        """Return the choices beside the location, for people; `between` two packed operands."""
+        facts = [f"{self.parallel} parallel loops"] if self.parallel else []
+        facts += [f"lanes along {self.lane}"] if self.lane else []
+        return facts + ([f"packs {between.join(self.pack)}"] if self.pack else [])
+
 
 @dataclass(frozen=True, slots=True)
 class Size:

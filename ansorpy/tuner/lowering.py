@@ -9,7 +9,7 @@ from ansorpy.loopir import printer
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind, passes
 from ansorpy.plan.choices import naive
-from ansorpy.plan.plan import Plan, Size, StageChoice
+from ansorpy.plan.plan import Plan, Size
 from ansorpy.schedule.lowered import scheduled
 from ansorpy.schedule.schedule import read_schedule
 from ansorpy.state.rule import Rule
@@ -51,7 +51,7 @@ class StagedCandidate:
             case "sketch":
                 return f"{self.plan.state}\n"
             case "plan":
-                return plan_text(self.plan)
+                return choices_text(self.plan)
             case "row":
                 return row_text(self.plan, self.row)
             case "passes":
@@ -95,11 +95,15 @@ def first_choice(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> tuple[Pla
     raise SpecError(f"cannot lower {dag.name!r} because no candidate of its plans fits the target")
 
 
-def plan_text(plan: Plan) -> str:
+def choices_text(plan: Plan) -> str:
     """Return a plan without its loops: the choice of every stage, the sizes, their conditions."""
+    stages = [
+        f"  stage {name}: {', '.join([str(choice.location), *choice.facts(' and ')])}\n"
+        for name, choice in plan.choices
+    ]
     return "".join((
         f"plan {plan.program.name}\n",
-        *(f"  stage {name}: {_choice(choice)}\n" for name, choice in plan.choices),
+        *stages,
         *(f"  size {size.name}: {_size(size)}\n" for size in plan.sizes),
         *(f"  legal if {condition}\n" for condition in plan.conditions),
     ))  # fmt: skip
@@ -137,17 +141,6 @@ def code_text(stage: str, program: Program, target: Target) -> str:
             from ansorpy.codegen.numba_source import emit
 
             return emit(program, target, target.cores).source
-
-
-def _choice(choice: StageChoice) -> str:
-    parts = [str(choice.location)]
-    if choice.parallel:
-        parts.append(f"{choice.parallel} parallel loops")
-    if choice.lane is not None:
-        parts.append(f"lanes along {choice.lane}")
-    if choice.pack:
-        parts.append(f"packs {' and '.join(choice.pack)}")
-    return ", ".join(parts)
 
 
 def _size(size: Size) -> str:

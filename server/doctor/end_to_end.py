@@ -66,7 +66,7 @@ def kernel(settings: ServiceSettings) -> list[Finding]:
         TemporaryDirectory() as folder,
         LocalPool(dag, target, MeasureSettings(sandbox=settings.sandbox)) as pool,
     ):
-        proofs = [_proof(process, held) for process, held in pool.held().items()]
+        proofs = [_proof(process, levels) for process, levels in pool.isolation().items()]
         raced = final_race.race(task, {}, pool, "doctor")
         if isinstance(raced, list):
             reasons = "; ".join(f"{failed.kind}: {failed.message}" for failed in raced)

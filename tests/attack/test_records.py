@@ -13,7 +13,7 @@ from tests.night import night
 pytestmark = pytest.mark.usefixtures("few_candidates")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("count", night((4, 1000), [4]))
 def test_no_hostile_file_does_harm(
@@ -26,7 +26,7 @@ def test_no_hostile_file_does_harm(
     assert "0 tracebacks, 0 answers or tunings harmed" in told
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("files", night((1, 4), [1]))
 def test_hostile_files_harm_no_tuning_of_real_kernels(files: int) -> None:
     assert records.harm_with_real_kernels([attack(seed) for seed in range(files)]) == ""

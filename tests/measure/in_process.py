@@ -154,4 +154,4 @@ def loops(what: Program | Unbound, target: Target) -> LoopText:
 def prebuild(batches: BatchMeasurer, candidates: Sequence[Unbound], later: bool = False) -> None:
     """Start to build candidates; as `MeasurePool.prebuild`."""
     requests = [batches.request_of(one) for one in candidates]
-    (batches.queue.follow if later else batches.queue.prebuild)(requests, 1.0)
+    batches.queue.prebuild(requests, 1.0, later)

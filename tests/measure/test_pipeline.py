@@ -177,7 +177,7 @@ def test_a_batch_that_ends_while_following_ones_begin_is_not_lost(fails: bool) -
     late = LateBuilder()
     queue = BuildQueue([late, InProcessBuilder()], frozenset(), CodeCache())
     queue.start(late, [request_of(wanted)], 1.0)
-    queue.follow([request_of(other)], 1.0)
+    queue.prebuild([request_of(other)], 1.0, later=True)
     (found,) = build_all(queue, [request_of(wanted)], 1.0)
     assert isinstance(found, Failed if fails else BuildResult)
 

@@ -19,7 +19,7 @@ from tests.server.service import MM
 from tests.systems.stage import Stage, left, template_body
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_template_has_the_search_and_the_records_of_any_job(stage: Stage) -> None:
     """A user gives a Dag and named knobs, and gets the rounds and records of any other job."""
     (task,) = stage.template["tasks"]
@@ -55,7 +55,7 @@ def test_the_tuner_is_chosen_by_name(stage: Stage) -> None:
     assert all(name in wrong.json()["detail"] for name in TUNERS)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_records_of_an_earlier_job_start_a_search(stage: Stage, tmp_path: Path) -> None:
     """A user imports the records of a job; the next search measures their best programs first."""
     lines = stage.client.get("/v1/records", params={"job": stage.auto["id"]}).text
@@ -68,7 +68,7 @@ def test_records_of_an_earlier_job_start_a_search(stage: Stage, tmp_path: Path) 
     assert seeded.reasons == ()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_imported_records_of_a_template_start_the_template(stage: Stage, tmp_path: Path) -> None:
     """A user takes the records of a template to another machine, and goes on there."""
     # Trials only: a kernel of an earlier job may have won the race of the template's job.

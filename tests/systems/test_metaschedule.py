@@ -21,7 +21,7 @@ def test_a_rule_file_in_the_folder_is_listed_and_enabled_by_a_job(stage: Stage) 
     assert (told["sketches"], verdicts["TwoLevels"]) == (5, "apply")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_three_modes_at_one_endpoint_give_verified_kernels(stage: Stage) -> None:
     """A user posts mode auto, template or manual, and gets a kernel of the same form."""
     for job, trials in ((stage.auto, 2), (stage.template, 2), (stage.manual, 1)):

@@ -13,7 +13,7 @@ from tests.systems.stage import Stage
 BUDGET = {"trials": 2, "objective": "throughput"}
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="two copies need two cores")
 def test_a_job_for_throughput_tells_items_per_second(stage: Stage, tmp_path: Path) -> None:
     """A user asks for throughput; the job, its page and the manifest tell items and copies."""

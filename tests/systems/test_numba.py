@@ -9,7 +9,7 @@ from ansorpy.artifact.package import unbox
 from tests.systems.stage import Stage
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_time_of_compilation_is_apart_from_the_latency(stage: Stage, tmp_path: Path) -> None:
     """A user reads both times in the reply, on the page, in the manifest and in the record."""
     (task,) = stage.auto["tasks"]

@@ -18,7 +18,7 @@ def test_ranges_follow_from_one_line_of_text() -> None:
     assert (product.node("C").shape, window.node("Y").shape) == ((4, 6), (7,))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_cache_of_another_machine_comes_without_trust(stage: Stage) -> None:
     """A user imports the records of another machine; they are marked, and their times no claim."""
     lines = stage.client.get("/v1/records", params={"job": stage.auto["id"]}).text.splitlines()

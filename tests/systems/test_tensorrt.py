@@ -6,7 +6,7 @@ from tests.server.service import MM
 from tests.systems.stage import Stage
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_equal_request_is_answered_from_the_records(stage: Stage) -> None:
     """A user submits an equal request again, also in another notation: no second tuning."""
     auto = stage.auto

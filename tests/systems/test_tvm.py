@@ -7,7 +7,7 @@ from tests.server.test_simplify_route import FILE, scaled_conv
 from tests.systems.stage import Stage
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_dag_without_a_schedule_is_tuned(stage: Stage) -> None:
     """A user posts a Dag; GET returns its sketches, chosen steps, latency, and source."""
     (task,) = stage.auto["tasks"]

@@ -38,8 +38,8 @@ class BatchMeasurer:
         self.reference: tuple[MachineCode, float] | None = None  # machine code and its usual cost
 
     def request_of(self, what: Program | Kernel | Unbound) -> BuildRequest:
-        """Return the build request of a candidate; builders do not need its meaning."""
-        return BuildRequest(self._backend, replace(what, meaning=None), self._target)
+        """Return the build request of a candidate."""
+        return BuildRequest.of(self._backend, what, self._target)
 
     def measure(
         self,

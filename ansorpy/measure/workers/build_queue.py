@@ -60,21 +60,25 @@ class BuildQueue:
             if poll.poll(0):
                 list(self.take(builder))
 
-    def prebuild(self, requests: Sequence[BuildRequest], timeout_s: float) -> None:
+    def prebuild(
+        self, requests: Sequence[BuildRequest], timeout_s: float, later: bool = False
+    ) -> None:
         """Start to build the missing requests on idle builders; return at once.
 
         One builder stays without work, because the caller occupies a core. Builders on quiet cores
         come last: a batch in progress there would delay the next measurement.
+
+        Args:
+            later: start once the next pipeline has nothing left to build.
         """
+        if later:
+            self._following = tuple(requests), timeout_s
+            return
         order = sorted(self.builders, key=self.disturbs)
         self._share(order[: len(order) - 1], requests, timeout_s)
 
-    def follow(self, requests: Sequence[BuildRequest], timeout_s: float) -> None:
-        """Have requests prebuilt once the next pipeline has nothing left to build."""
-        self._following = tuple(requests), timeout_s
-
     def start_following(self, beside: bool) -> None:
-        """Start the requests of `follow`; `beside` a measurement only on builders off its cores."""
+        """Start the requests that wait; `beside` a measurement, on builders off its cores only."""
         requests, timeout_s = self._following
         if not requests:
             return

@@ -1,7 +1,6 @@
 """The measuring pools of the tasks, a few open at a time, and the back end of a request."""
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -17,8 +16,6 @@ from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tasks.task import Task
 
 OPEN_POOLS = 3  # open pools at most; each holds a process per core and the reference results
-
-MakeBackEnd = Callable[[Request, MeasureSettings], BackEnd[MeasurePool]]
 
 
 class Pools:

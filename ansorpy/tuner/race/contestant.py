@@ -47,9 +47,7 @@ def schedule_text(plan: Plan, row: tuple[int, ...]) -> str:
     lines = str(plan.state).splitlines()
     for stage, choice in plan.choices:
         facts = [str(choice.location)] if str(choice.location) != "root" else []
-        facts += [f"{choice.parallel} parallel loops"] if choice.parallel else []
-        facts += [f"lanes along {choice.lane}"] if choice.lane else []
-        facts += [f"packs {', '.join(choice.pack)}"] if choice.pack else []
+        facts += choice.facts()
         if facts:
             lines.append(f"{stage}: {'; '.join(facts)}")
     sizes = [f"{size.name} = {value}" for size, value in zip(plan.sizes, row, strict=True)]

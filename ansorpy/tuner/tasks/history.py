@@ -35,7 +35,7 @@ class History:
     def best_s(self) -> float | None:
         """The measured time of the best so far in seconds, None if no trial survived.
 
-        The time of a race replaces those of the trials before it. Estimates are no times.
+        The time of a race replaces the times of trials before it. Estimates are no times.
         """
         trial_s = self.trial_s
         if self.raced is not None and (trial_s is None or trial_s >= self.raced[0]):

@@ -64,7 +64,7 @@ class SearchSpace:
 
     dag: Dag
     target: Target
-    own: OwnSpace | None = None  # the user's own candidates, in place of those of the rules
+    own: OwnSpace | None = None  # candidates of the user, in place of candidates of the rules
     sketches_of: Callable[[Dag, Target, tuple[Rule, ...]], Derivation] = derive
     plans: list[Plan] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)  # identity of every plan

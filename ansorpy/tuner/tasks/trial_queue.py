@@ -9,7 +9,7 @@ from ansorpy.search import Candidate
 
 @dataclass(slots=True)
 class TrialQueue:
-    """Candidates that are measured before those of the search strategy."""
+    """Candidates that are measured before the search strategy proposes others."""
 
     first: Candidate | None = None  # the delivered first answer, which is measured first
     held: list[Candidate] = field(default_factory=list)  # deferred to the next round

@@ -165,7 +165,7 @@ def test_a_curve_begins_with_the_first_answer_and_its_best_never_rises() -> None
     ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_plots_are_svg_and_are_left_out_without_rows(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     drawn = [

@@ -37,7 +37,7 @@ def found(one: Contestant, python: Path) -> dict[str, float | str]:
     return answer
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", night(PEERS, {*PEERS} - {"torch_compile", "halide"}))  # minutes
 def test_a_peer_computes_every_form_that_it_offers(name: str) -> None:
     one = CONTESTANTS[name]

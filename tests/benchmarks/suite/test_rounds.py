@@ -41,7 +41,7 @@ def results(path: Path) -> Results:
     return Results(path / "rounds.json", KEYS, {}, fresh=False)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_contest_has_a_figure_an_error_and_the_limits_of_the_machine(tmp_path: Path) -> None:
     with party(HERE, 1, CORES, tmp_path / "log") as guests:
         row = hold(CASE, {}, [NUMPY], guests, local_target(1), BRIEF, tmp_path)
@@ -52,7 +52,7 @@ def test_a_contest_has_a_figure_an_error_and_the_limits_of_the_machine(tmp_path:
     assert row["copy_bytes_per_s"] > 1e7
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_result_that_is_wrong_is_a_failure_and_is_not_timed(tmp_path: Path) -> None:
     path = reference_file(tmp_path / "references", CASE, 0)
     np.save(path, np.load(path) * 1.01)
@@ -62,7 +62,7 @@ def test_a_result_that_is_wrong_is_a_failure_and_is_not_timed(tmp_path: Path) ->
     assert "median_s" not in row["contestants"]["numpy"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_operator_that_a_peer_lacks_is_no_failure(tmp_path: Path) -> None:
     with party(HERE, 1, CORES, tmp_path / "log") as guests:
         row = hold("c1d", {}, [NUMPY], guests, local_target(1), BRIEF, tmp_path)
@@ -95,7 +95,7 @@ def test_a_hung_process_is_killed(tmp_path: Path) -> None:
         assert not guest.alive
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_interrupted_run_resumes_after_its_last_row(tmp_path: Path) -> None:
     assert play(plan((CASE,), 1), HERE, results(tmp_path), float("inf"))
     before = json.loads((tmp_path / "rounds.json").read_text())["rows"]
@@ -105,7 +105,7 @@ def test_an_interrupted_run_resumes_after_its_last_row(tmp_path: Path) -> None:
     assert [row["case"] for row in after] == [CASE, "tbg"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_new_kernel_repeats_the_contest(tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.zip"
     kernel.write_bytes(b"old")
