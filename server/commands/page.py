@@ -52,7 +52,7 @@ PANELS: Final = (
         "Search",
         ("allow", "fresh", "hosted"),
         ("without", "mode", "schedule", "template", "tuner", "cost-model", "search", "space",
-         "measurer", "seed", "deterministic", "own", "race", "store"),
+         "measurer", "seed", "deterministic", "own", "race", "store", "program-weights"),
     ),
     Panel(
         "Several tasks",

@@ -11,6 +11,7 @@ from ansorpy.expr.expr import Const
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.host import local_target
+from ansorpy.measure.timing import paired_benchmark
 from ansorpy.measure.timing.cold_weights import (
     LEAST_BYTES,
     MOST,
@@ -19,9 +20,12 @@ from ansorpy.measure.timing.cold_weights import (
     has_cold_weights,
     in_turns,
 )
+from ansorpy.measure.timing.paired_benchmark import BenchmarkJob
+from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.workplace import Workplace
 from ansorpy.measure.verify.cases import Case, make_cases
 from ansorpy.measure.verify.guard_pages import PAGE_BYTES
+from ansorpy.measure.verify.inputs import Array
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.target import Target
@@ -114,6 +118,23 @@ def test_calls_go_round_copies_of_the_steady_weights_only(
     for copy in bound.copies:
         np.testing.assert_array_equal(copy["W"], given)
         np.testing.assert_array_equal(copy["packed"], bound.memory.array("packed"))
+
+
+def test_calls_of_numpy_go_round_copies_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    dag = parse(MATMUL.format(m=5, k=64, n=300))[0]
+    case, called = make_cases(dag, 0)[0], list[dict[str, Array]]()
+    monkeypatch.setattr(paired_benchmark, "numpy_call", lambda _: called.append)
+    options = SamplingOptions(cold_bytes=3 * 64 * 300 * 4)
+    job = BenchmarkJob("simd", (("naive", FakeBuilt("x", ())),), "", options, 1, 1, dag)
+    call = paired_benchmark.numpy_turns(job, Workplace((case,), {}))
+    for _ in range(4):
+        call()
+    places = {name: [one[name].ctypes.data for one in called] for name in ("A", "B")}
+    assert len(set(places["A"])) == 1
+    assert len(set(places["B"])) == 3
+    assert places["B"][0] == places["B"][3]
+    for given in called:
+        np.testing.assert_array_equal(given["B"], case.inputs["B"])
 
 
 def test_the_number_of_copies_is_bounded() -> None:

@@ -51,6 +51,7 @@ CASES = {
     "a model with space": Case({"space": "mine"}, "model"),
     "a model with deterministic": Case(SURE, "model"),
     "a model with weights": Case({"weights": {"mm": 2.0}}, "model"),
+    "a model with program_weights_bytes": Case({"program_weights_bytes": 1}, "model"),
     "a model for throughput": Case(MANY, "model"),
     "a model for cuda": Case(source="model", target="cuda:sm_90"),
     "with mode manual": Case({"mode": "manual"}),
@@ -79,6 +80,7 @@ CASES = {
     "for throughput on cuda": gpu(**MANY),
     "for throughput with target_latency_s": Case({**MANY, "target_latency_s": 1.0}),
     "for throughput with measurer": Case({**MANY, "measurer": "mine"}),
+    "for throughput with program_weights_bytes": Case({**MANY, "program_weights_bytes": 1}),
     "for throughput on 1 core": Case({**MANY, "cores": 1}),
     **{
         f"with objective {{objective}} and {name}": Case(
@@ -92,6 +94,7 @@ CASES = {
     "with own for cuda": Case(target="cuda:sm_90", own=True),
     "with own and 0 trials": Case({"trials": 0}, own=True),
     "a model with own": Case(source="model", own=True),
+    "with own and program_weights_bytes": Case({"program_weights_bytes": 1}, own=True),
     "for throughput with own": Case(MANY, own=True),
 }
 TWO = f"{MM} def nn(float(4) A) -> (B) {{ B(i) = A(i) }}"

@@ -3,15 +3,16 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ansorpy.measure.backend import MachineCode, backend
-from ansorpy.measure.timing.cold_weights import affordable
+from ansorpy.measure.timing.cold_weights import affordable, copies, in_turns
 from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.numpy_baseline import numpy_call
 from ansorpy.measure.timing.own_kernel import PEER, PlacedKernel, arguments, timed_call
 from ansorpy.measure.timing.sampling import SamplingOptions
-from ansorpy.measure.timing.workplace import BoundKernel, workplace
+from ansorpy.measure.timing.workplace import BoundKernel, Workplace, workplace
 from ansorpy.measure.verify.inputs import Inputs
 from ansorpy.measure.workers.worker_main import watch
 from ansorpy.te.dag import Dag
@@ -47,7 +48,7 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
     if job.numpy is not None:
         watch(NUMPY_PHASE)
         # NumPy first: BLAS starts its threads before an OpenMP runtime binds this one to a core.
-        calls[NUMPY] = _numpy(job.numpy, {**place.cases[0].inputs, **place.constants})
+        calls[NUMPY] = numpy_turns(job, place)
         calls[NUMPY]()
     for name, own in job.own:
         calls[name] = timed_call(own, place.cases[0].inputs)
@@ -84,8 +85,18 @@ def _warm(call: Callable[[], object]) -> None:
         call()
 
 
-def _numpy(dag: Dag, arrays: Inputs) -> Callable[[], object]:
-    function = numpy_call(dag)
+def numpy_turns(job: BenchmarkJob, place: Workplace) -> Callable[[], object]:
+    """Return NumPy's evaluation of the first case, which goes round copies of weights, too."""
+    assert job.numpy is not None
+    function, case = numpy_call(job.numpy), place.cases[0]
     assert function is not None
+    arrays = {**case.inputs, **place.constants}
     given = dict(zip(arrays, arguments(arrays, list(arrays)), strict=True))
-    return lambda: function(given)
+    weights = {name: given[name] for name in (*case.constant, *place.constants)}
+    cold = affordable(job.sampling.cold_bytes, len(job.kernels) + 1)
+    others = copies(weights, cold) if cold and weights else []
+
+    def call(arrays: Inputs) -> None:
+        function(arrays)
+
+    return in_turns([partial(call, given | other) for other in ({}, *others)])

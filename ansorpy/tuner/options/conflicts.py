@@ -123,6 +123,9 @@ CONFLICTS: Final = (
              lambda o, f: f.model and o.deterministic),
     Conflict("weights", "a model with weights", "the weights of its tasks follow from it",
              "no weights", lambda o, f: f.model and not f.tasks and bool(o.weights)),
+    Conflict("program_weights_bytes", "a model with program_weights_bytes",
+             "the model tells its weights", "no program_weights_bytes",
+             lambda o, f: f.model and bool(o.program_weights_bytes)),
     Conflict("budget.objective", "a model for throughput", "its kernels run one after the other",
              "tasks", _throughput(lambda _, f: f.model)),
     Conflict("target", "a model for cuda", "a bundle holds libraries of a CPU", "target cpu",
@@ -168,6 +171,9 @@ CONFLICTS: Final = (
     Conflict("budget.objective", "for throughput with measurer", "it times one call at a time",
              f"measurer {MEASURERS.default}",
              _throughput(lambda o, _: o.measurer != MEASURERS.default)),
+    Conflict("budget.objective", "for throughput with program_weights_bytes", "each copy keeps its"
+             " weights in its cache", "objective latency or speedup",
+             _throughput(lambda o, _: bool(o.program_weights_bytes))),
     Conflict("budget.objective", "for throughput on 1 core", "one copy runs alone, which is its"
              " latency", "cores from 2", _throughput(lambda _, f: f.cores == 1)),
     *(Conflict("budget.objective", f"with objective {{objective}} and {name}", "each is an"
@@ -182,6 +188,8 @@ CONFLICTS: Final = (
              lambda o, f: f.own and not o.trials),
     Conflict("", "a model with own", "its tasks end without a race", "tasks",
              lambda _, f: f.own and f.model),
+    Conflict("", "with own and program_weights_bytes", "functions of a user keep their weights in"
+             " the cache", "one of the two", lambda o, f: f.own and bool(o.program_weights_bytes)),
     Conflict("", "for throughput with own", "its copies would take turns in one process",
              "objective latency or speedup", _throughput(lambda _, f: f.own)),
 )  # fmt: skip

@@ -115,6 +115,17 @@ class TuneOptions:
             command="weight",
         ),
     ] = field(default_factory=dict)
+    program_weights_bytes: Annotated[
+        int,
+        Option(
+            "Bytes of all weights of the program that calls the kernels. If they exceed the L2"
+            " caches of the cores, each timed call reads const operands from the cache or memory"
+            " where the program leaves them, and no installed library joins the race. 0: they"
+            " stay in the cache.",
+            OptionLimits(least=0, most=2**53),
+            command="program-weights",
+        ),
+    ] = 0
     objective: ObjectiveName = "latency"
     network_targets_s: NetworkTargets = field(default_factory=dict)
     task_targets_s: TaskTargets = field(default_factory=dict)

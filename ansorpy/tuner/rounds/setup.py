@@ -117,7 +117,7 @@ def prepare(
     kind = request.target.kind
     rules = find_rules(kind, request.allow, request.without) if rules is None else rules
     out = writable(data_dir() / "kernels" if out is None else out)
-    cold = cold_bytes(request.weights_bytes, request.target)
+    cold = cold_bytes(request.weights_bytes or request.program_weights_bytes, request.target)
     own = space_of(request)
     named = generated_name(request, rules_name(kind, rules)) if own is None else own.name
     parts = recorded_parts(request)
@@ -278,9 +278,8 @@ def deliveries_of(
     hasty = not request.trials
     return Deliveries(
         pools, journal, digest, out, budget, hasty, races, request.libraries,
-        repeatable=request.deterministic, early=request.early, own=request.own, peers=request.race,
-        model=model,
-        seed=request.seed,
+        repeatable=request.deterministic, early=request.early, own=request.own,
+        peers=request.race and not request.program_weights_bytes, model=model, seed=request.seed,
     )  # fmt: skip
 
 
