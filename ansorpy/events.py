@@ -116,7 +116,7 @@ class Plugged:
 class Derived:
     """The opened part of a task's search space: promising plans first, later all plans.
 
-    `sketches` is None if the candidates are those of a schedule or a template of the user. `loops`
+    `sketches` is None if a schedule or a template of the user makes the candidates. `loops`
     is the loop nest of a schedule that the user wrote, as text.
     """
 
@@ -282,7 +282,7 @@ class ScorePart:
 
     `winner` and `runner_up` are the values of the feature, summed over the stores of each program;
     `part` is the contribution to the score of the winner minus that to the score of the runner-up,
-    `share` its absolute value over the sum of those of all parts.
+    `share` its absolute value over the sum of the absolute values of all parts.
     """
 
     name: str

@@ -61,7 +61,7 @@ class Gpu:
 # calculator of Nsight Compute. SMs, L2, bandwidth and clock: tables of the whitepapers "NVIDIA
 # A100 Tensor Core GPU Architecture" (SXM4, 40 GB) and "NVIDIA H100 Tensor Core GPU Architecture"
 # (SXM5); the clock of the H100 follows from the 66.9 TFLOP/s of float32 stated there. The rate
-# of bfloat16 follows from the 312 TFLOP/s of the A100. That of the H100 is an estimate, not checked
+# of bfloat16 follows from the 312 TFLOP/s of the A100. The H100's is an estimate, not checked
 # on a device: mma.sync gets 63 % of the 2048 multiply-adds that wgmma gets.
 PRESETS: Final[Mapping[str, Gpu]] = {
     "sm_80": Gpu(

@@ -24,7 +24,7 @@ def compile_here(text: str, opt: int = 2, features: str = "") -> Any:
 
     Args:
         opt: LLVM's level of optimisation, 0 to 3.
-        features: flags behind those of this processor, e.g. "-vzeroupper".
+        features: flags behind the features of this processor, e.g. "-vzeroupper".
     """
     initialize()
     module = llvm.parse_assembly(text)

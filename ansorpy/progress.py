@@ -109,7 +109,7 @@ def _print(stream: TextIO, line: str) -> None:
 class Tally:
     """The state of a tuning, from its events: best known latencies, trials, files, phase.
 
-    The best known latency of a task is that of its first answer until a trial is faster.
+    The best known latency of a task is the latency of its first answer until a trial is faster.
     """
 
     begin_s: float  # by the clock of the caller

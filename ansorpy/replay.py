@@ -82,8 +82,8 @@ def carried_dag(record: Record) -> Dag:
     """Return the Dag that a record carries.
 
     Raises:
-        RecordError: the record carries none, as those of earlier versions, or the Dag is invalid or
-            that of another workload.
+        RecordError: the record carries none, as records of earlier versions, or the Dag is invalid
+            or computes another workload.
     """
     if not record.dag:
         raise RecordError(

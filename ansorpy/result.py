@@ -70,12 +70,12 @@ class Result:
 
     @property
     def speedup(self) -> float | None:
-        """The time of the fastest library over that of the only task; None without a race."""
+        """The time of the fastest library over the only task's time; None without a race."""
         return None if self.task.verdict is None else self.task.verdict.ratio
 
     @property
     def trials(self) -> list[dict[str, Any]]:
-        """The trials of all tasks, oldest first, with those of earlier tunings, a row each."""
+        """The trials of all tasks, oldest first, earlier tunings included, a row each."""
         return trial_rows(self.records)
 
     def to_dataframe(self) -> Any:
@@ -122,7 +122,7 @@ class Result:
 
 
 def records_of(tasks: Sequence[TaskResult], store: RecordStore) -> Trials:
-    """Return the records of each task; those of equal tasks are told of the first."""
+    """Return the records of each task; equal tasks have them under the name of the first."""
     return {task.name: store.all(task.key) for task in tasks if not task.same_as}
 
 

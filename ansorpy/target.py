@@ -34,7 +34,7 @@ class Target:
     kind: Literal["cpu", "cuda"] = "cpu"
     cores: int = 1
     vector_bits: int = 512  # CUDA: 32 times the threads that a tile has at most
-    registers: int = 32  # architectural vector registers; CUDA: those of a thread for a tile
+    registers: int = 32  # architectural vector registers; CUDA: registers of a thread for a tile
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 1024 * 1024
     l3_bytes: int = 16 * 1024 * 1024  # shared by all cores
@@ -134,8 +134,8 @@ def cuda_target(arch: str) -> Target:
 def gpu_target(arch: str, gpu: Gpu) -> Target:
     """Return the target of a GPU with these facts.
 
-    Facts of a core mean those of a block: lanes are threads, registers the sums of a thread, and
-    the L2 cache, which scratch must fit, is shared memory.
+    A block takes the place of a core: lanes are threads, registers the sums of a thread, and the
+    L2 cache, which scratch must fit, is shared memory.
     """
     return Target(
         "cuda",

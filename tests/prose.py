@@ -47,13 +47,7 @@ _WORDS: Final = {
 # Words that only files of UNMENDED may have.
 PRONOUNS: Final = ("those of", "that of", "one of some", "so many", "as of the")
 # Not yet checked for PRONOUNS. A record names the SIMD compiler by the digest of its text.
-UNMENDED: Final = (
-    "ansorpy/artifact/", "ansorpy/bundle/", "ansorpy/codegen/simd/", "ansorpy/codegen/simt/",
-    "ansorpy/measure/", "ansorpy/model/", "ansorpy/records/", "ansorpy/tuner/",
-    *(f"ansorpy/{name}.py" for name in (
-        "events", "gpus", "host_jit", "progress", "replay", "result", "target",
-    )),
-)  # fmt: skip
+UNMENDED: Final = ("ansorpy/codegen/simd/", "ansorpy/measure/", "ansorpy/tuner/")
 _CODE: Final = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"", re.DOTALL)
 _FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _CLAUSE: Final = re.compile(r"(of|that|which|whose|who|whom|where)\b(?! is | are )")

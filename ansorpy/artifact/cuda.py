@@ -51,7 +51,7 @@ def members(dag: Dag, program: Program, target: Target, archs: Sequence[str] = (
     Args:
         program: bound, by `loopir.pipeline.lower_for_cuda`.
         target: of kind cuda with an architecture; the PTX is made for it.
-        archs: architectures of the cubins; that of the target unless given. Without ptxas (extra
+        archs: architectures of the cubins; the target's unless given. Without ptxas (extra
             `cuda`) there are none, and the manifest says why: the driver compiles the PTX.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Arrays in the memory of a GPU: our own, and those of other libraries, read in place.
+"""Arrays in the memory of a GPU: our own, and arrays of other libraries, read in place.
 
 The text of this file, below its marker line, is copied into the zip of a kernel for a GPU, as a
 part of `driver.py`.

@@ -1,7 +1,7 @@
 """Run the kernels of a zip for a GPU: NumPy arrays are copied, arrays of the device are not.
 
-The text of this file, below its marker line, is copied into the zip as `driver.py`, behind those
-of `harness.py`, `codegen/simt/driver.py` and `device_arrays.py`.
+The texts of `harness.py`, `codegen/simt/driver.py`, `device_arrays.py` and this file, each below
+its marker line, are copied into the zip as `driver.py`.
 """
 
 import json
@@ -163,7 +163,7 @@ class LoadedModule:
 
 
 class DeviceCall:
-    """A call of the kernels on these arrays; those of the host are copied.
+    """A call of the kernels on these arrays; arrays of the host are copied.
 
     Args:
         room: by name, memory of the device that may be reused.
@@ -255,7 +255,7 @@ class DeviceCall:
         return found if len(found) > 1 else found[0]
 
     def _result(self, tensor: TensorSpec, memory: DeviceMemory) -> Any:
-        """Return a result: a new array, on the device if an input lay there, or that of `out`."""
+        """Return the array in `out`, or a new result, on the device if an input lay so."""
         target = self.targets.get(tensor.name)
         if target is None and self.on_device:
             result = DeviceArray(self.kernels.device, tensor)

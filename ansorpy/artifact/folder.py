@@ -1,8 +1,8 @@
 """Temporary folders of loaded kernels: private, and removed even if their process was killed.
 
 A process has one folder (mode 0700) with a folder per kernel below it. It is locked (flock) for as
-long as the process, or a fork of it, lives; a process that makes its own first removes those of
-this user that nothing locks.
+long as the process, or a fork of it, lives; a process that makes its own folder first removes this
+user's folders that nothing locks.
 """
 
 import atexit

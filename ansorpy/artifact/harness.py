@@ -259,7 +259,7 @@ class Runner:
 
         Args:
             out: the array (or tuple of arrays) to write to and return; new ones unless given.
-                Contiguous arrays are not copied; those of `fresh`, at multiples of 64
+                Contiguous arrays are not copied; arrays of `fresh`, at multiples of 64
                 bytes, are fastest.
 
         Raises:
@@ -273,7 +273,7 @@ class Runner:
 
         Work that depends on weights and constants only is done here, once; the arrays may change
         in place between calls, weights may not. An array that is not contiguous is copied at
-        every call; those of `fresh`, at multiples of 64 bytes, are fastest.
+        every call; arrays of `fresh`, at multiples of 64 bytes, are fastest.
         """
         bound = Bound(self, {}, inputs, out)
         return bound.plain() or bound

@@ -18,7 +18,7 @@ class Pool:
     A process forked from this one has none of its threads: calls there run on their callers'.
 
     Args:
-        prefix: that of the functions `PREFIX_pool_open` and `PREFIX_pool_close`.
+        prefix: of the functions `PREFIX_pool_open` and `PREFIX_pool_close`.
         threads: number of threads with the caller's.
     """
 

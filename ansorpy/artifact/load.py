@@ -26,11 +26,11 @@ UNPICKLED: Final = 16  # kernels that a process keeps: a worker gets one of them
 class LoadedKernel:
     """A kernel of this process.
 
-    Calling it takes NumPy arrays or those of any library that speaks DLPack, and returns the same
-    kind. `run` and `prepare` are those of the file: NumPy only, and `prepare` once, then its
-    result many times, is the fastest way. `file` is the imported file: `driver.py` of kernels for
-    a GPU, `kernel.py`, or `native.py` for the exported library; unless given, the first of them
-    that is there. Kernels for a GPU take arrays of the device as well (see `DeviceRunner.run`).
+    Calling it takes arrays of NumPy or of any library that speaks DLPack, and returns the same
+    kind. `run` and `prepare` are the file's own: NumPy only, and `prepare` once, then its result
+    many times, is the fastest way. `file` is the imported file: `driver.py` of kernels for a GPU,
+    `kernel.py`, or `native.py` for the exported library; unless given, the first of them that is
+    there. Kernels for a GPU take arrays of the device as well (see `DeviceRunner.run`).
     A pickle of a kernel holds its package.
 
     Raises:
@@ -89,7 +89,7 @@ class LoadedKernel:
         The operator takes and returns strided CPU tensors of the shapes and dtypes of the
         manifest. Contiguous ones are not copied. torch knows it by a name that follows from the
         digest of the package; equal packages give one operator. It has no gradient: `backward`
-        raises RuntimeError. Calls raise TypeError and ValueError, as those of the kernel do.
+        raises RuntimeError. Calls raise TypeError and ValueError, as calls of the kernel do.
 
         Raises:
             PackageError: torch is not installed.
@@ -114,7 +114,7 @@ class LoadedKernel:
 
 @lru_cache(UNPICKLED)
 def _unpickled(data: bytes, digest: str, file: str) -> LoadedKernel:
-    """Import the kernel of a pickle, once; errors as those of `load_package`."""
+    """Import the kernel of a pickle, once; raise the errors of `load_package`."""
     package = unbox(data, f"pickled kernel {digest[:12]}", digest)
     if file != NATIVE:  # the library checks the processor itself, without LLVM
         check_machine(package, package.place)
@@ -159,7 +159,7 @@ def check_machine(package: Package, place: str, present: tuple[str, ...] | None 
     """Refuse a kernel made for features that this machine lacks.
 
     Args:
-        present: LLVM feature names; those of this machine unless given.
+        present: LLVM feature names; this machine's unless given.
 
     Raises:
         PackageError: names the missing features.

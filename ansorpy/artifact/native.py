@@ -1,7 +1,7 @@
 """Call the exported library of a kernel zip from Python: ctypes and numpy, no numba.
 
-The text of this file, below its marker line, is copied into the zip as `native.py`, behind those
-of `harness.py` and `library_calls.py`.
+The texts of `harness.py`, `library_calls.py` and this file, each below its marker line, are copied
+into the zip as `native.py`.
 """
 
 import ctypes

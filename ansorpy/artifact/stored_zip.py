@@ -203,7 +203,7 @@ def _padding(end: int, align_bytes: int) -> bytes:
 
 
 def _is_packed(data: memoryview, files: Sequence[_File], kind: ZipKind) -> bool:
-    """Return True if the headers around the files are those of `packed`."""
+    """Return True if `packed` writes the same headers around the files."""
     try:
         headers, directory = _headers(files, kind.align_bytes)
     except (ValueError, struct.error):

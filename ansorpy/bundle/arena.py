@@ -33,7 +33,7 @@ class Lifetime:
 class ArenaPlan:
     """Places of values in bytes from the start of the arena, each a multiple of ALIGN_BYTES.
 
-    `size_bytes` is the peak; `sum_bytes` that of all values apart; `bound_bytes` the most bytes
+    `size_bytes` is the peak; `sum_bytes` the bytes of all values; `bound_bytes` the most bytes
     alive at once, below which no plan comes.
     """
 
@@ -46,7 +46,7 @@ class ArenaPlan:
 def lifetimes(plan: ModelPlan) -> list[Lifetime]:
     """Return the lifetime of every value that needs memory of the bundle.
 
-    Inputs, weights and outputs have memory of their own; a view has that of its source.
+    Inputs, weights and outputs have memory of their own; a view has the memory of its source.
     """
     own = {*plan.inputs, *plan.weights, *in_place(plan)}
     first: dict[str, int] = {}

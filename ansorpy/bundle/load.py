@@ -181,7 +181,7 @@ def load_model(
     Args:
         threads: number of threads with the caller's; as tuned unless given. A bundle keeps to
             the threads of its tuning if the number is larger, with a warning in the log.
-        verify: check the digest of the weights; those of all other files are always checked.
+        verify: check the digest of the weights; digests of all other files are always checked.
 
     Raises:
         PackageError: a byte is not as it was packed, or this processor lacks a feature.

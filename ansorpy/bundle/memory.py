@@ -23,7 +23,7 @@ class Place:
     at: int = 0
 
     def behind(self, size_bytes: int) -> "Place":
-        """Return the place so many bytes behind this one."""
+        """Return the place `size_bytes` behind this one."""
         return Place(self.argument, self.at + size_bytes)
 
 

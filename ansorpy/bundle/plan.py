@@ -50,7 +50,7 @@ class ModelKernel:
 class KernelStep:
     """A call of a kernel: values in the order of its arguments, as dense row-major arrays.
 
-    Dtypes and numbers of elements are those of the arguments; shapes may differ. `nodes` names the
+    Dtypes and numbers of elements are as the arguments say; shapes may differ. `nodes` names the
     nodes of the model that the step computes, for reports.
     """
 
@@ -117,7 +117,7 @@ class ModelPlan:
         views: a value -> its place in the value whose bytes it has: under another shape
             (Reshape), or as a part. A value is computed into its parts (Concat) or as a whole.
         steps: every byte is written once, before it is read.
-        kernels: those of the steps; equal calls share one.
+        kernels: of the steps; equal calls share one.
         hosted: functions of the hosted steps.
         source_digest: sha256 of the model's file, hex; "" if it came from no file.
         threads: number of threads that the kernels were tuned for.

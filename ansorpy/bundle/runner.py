@@ -1,7 +1,7 @@
 """The runner of a bundle: NumPy and ctypes only.
 
-The text of this file, below its marker line, is copied into the bundle as `model.py`, behind those
-of the harness and of the calls of libraries.
+The texts of the harness, of the calls of libraries and of this file, each below its marker line,
+are copied into the bundle as `model.py`.
 """
 
 import argparse
@@ -267,7 +267,7 @@ def hosted_functions(folder: Path, facts: Mapping[str, Any]) -> dict[str, Hosted
 def threads_of(facts: Mapping[str, Any], asked: int | None) -> int:
     """Return the threads of a bundle: those asked for, at most those that it was tuned for.
 
-    A step is divided into tasks for so many threads: more would only wait.
+    A step is divided into tasks for the tuned threads: more would only wait.
     """
     tuned: int = facts["threads"]
     if asked is None or asked <= tuned:

@@ -2,7 +2,7 @@
 
 Source: https://github.com/huggingface/safetensors, section Format. Tensors follow one another
 without gaps; the header is padded with spaces, and tensors of whole lines of the cache come first,
-then those of wider elements: so each is aligned as its elements, most to 64 bytes.
+then tensors of wider elements: so each is aligned as its elements, most to 64 bytes.
 """
 
 import json

@@ -96,7 +96,7 @@ class ModelBudget:
         return _limit(CUTS_SHARE * self.tuning_left_s)
 
     def searched(self, tasks: int) -> int:
-        """Return how many of so many tasks there is time to search."""
+        """Return how many of `tasks` tasks there is time to search."""
         left_s = self.tuning_left_s
         return tasks if left_s == inf else min(tasks, max(0, int(left_s / SEARCHED_S)))
 

@@ -1,4 +1,4 @@
-"""Events of the tuning of a model, beside those of its tasks."""
+"""Events of the tuning of a model, beside the events of its tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -53,7 +53,7 @@ def join_model(
 ) -> JoinedModel:
     """Write the bundle of a model from one without weights, and verify it.
 
-    The weights may be others than those of the model that was sent, if the graph is the same.
+    The weights may differ from the weights of the model that was sent, if the graph is the same.
 
     Args:
         bundle: without weights, as a job of a graph delivers it.

@@ -1,4 +1,4 @@
-"""The options of the tuning of a model: those of a tuning, and those of models alone."""
+"""The options of the tuning of a model: all of a tuning, and more for models alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class ModelOptions(LocalOptions):
             limits.check(f"trials_per_task {self.trials_per_task}", self.trials_per_task)
 
     def trials_of(self, tasks: int) -> int:
-        """Return the trials of so many tasks together."""
+        """Return the trials of `tasks` tasks together."""
         if self.trials_per_task is None:
             return self.trials
         return min(MAX_TRIALS, self.trials_per_task * tasks)
@@ -49,6 +49,6 @@ class ModelJobOptions(TuneOptions):
 
 
 def model_definitions() -> Mapping[str, Definition]:
-    """Return the options that a tuning of a model has beyond those of any tuning, by name."""
+    """Return the options that only a tuning of a model has, by name."""
     known = definitions(LocalOptions)
     return {n: one for n, one in definitions(ModelOptions).items() if n not in known}

@@ -45,7 +45,7 @@ class Oracle:
     Args:
         entries: of the reference, then of a second opinion of the same program, if it has one:
             the distance of the two tells how far an order of operations may move a result.
-        wide: inputs and outputs are float32 where those of the model are narrower.
+        wide: inputs and outputs that are narrower in the model are float32.
     """
 
     name: str

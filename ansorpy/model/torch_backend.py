@@ -35,7 +35,7 @@ def backend(
     Args:
         module: the `torch.fx.GraphModule`; its placeholders are parameters, buffers and inputs.
         examples: their values.
-        options: those of `ansorpy.compile` by name, with 0 trials unless given; `progress`: two
+        options: of `ansorpy.compile` by name, with 0 trials unless given; `progress`: two
             lines per graph on standard error, unless given only on a terminal; `strict`: raise an
             error if a graph, or code between two graphs, would run in eager torch.
 

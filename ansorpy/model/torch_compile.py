@@ -60,7 +60,7 @@ def compile(call: CompileCall) -> CompiledModule:
     """Compile a module of PyTorch; the result takes and returns tensors as the module does.
 
     Its tensors are computed by a verified bundle: the outputs for the examples are compared with
-    those of eager torch. Parameters are copied; gradients are not supported. `result` of the
+    outputs of eager torch. Parameters are copied; gradients are not supported. `result` of the
     callable is the `ModelResult`, `save(path)` copies its bundle, `bench()` races it with `module`.
 
     Raises:

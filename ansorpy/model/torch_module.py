@@ -57,8 +57,8 @@ class CompiledModule:
         """Return the result of the module in its own structure; tensors in it are new.
 
         Raises:
-            TypeError: arguments of another structure than those of the example; a tensor of
-                another dtype or device; another constant.
+            TypeError: arguments of another structure than the example; a tensor of another dtype
+                or device; another constant.
             ValueError: a tensor of another shape.
             RuntimeError: a tensor requires a gradient while gradients are recorded.
         """

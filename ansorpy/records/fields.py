@@ -11,7 +11,7 @@ Read = Callable[[object], Any]  # returns the value of a field; ValueError names
 
 
 def text(limit: int) -> Read:
-    """Return the reader of a string of at most so many characters, all of which UTF-8 has."""
+    """Return the reader of a string of at most `limit` characters, all of which UTF-8 has."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or len(value) > limit or _has_surrogates(value):
@@ -34,7 +34,7 @@ def name(value: object) -> str:
 
 
 def word(*known: str) -> Read:
-    """Return the reader of one of some words."""
+    """Return the reader of a word among `known`."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or value not in known:

@@ -1,7 +1,7 @@
 """Records from outside, read strictly: every field has a type, a range and a length.
 
-A field that is refused makes the line a RecordError, which names the field. Fields of a line that
-are not known are ignored, those of an outcome or a race are refused.
+A field that is refused makes the line a RecordError, which names the field. Unknown fields
+of a line are ignored, unknown fields of an outcome or a race are refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

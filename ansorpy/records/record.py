@@ -175,8 +175,8 @@ class Record:
     versions: tuple[tuple[str, str], ...] = ()
     created_s: float = 0.0  # seconds since the epoch
     race: Race | None = None  # only on the record that ends a tuning
-    # The JSON of the Dag, so that the record alone replays. Records of earlier versions, and those
-    # of a Dag whose JSON exceeds MAX_DAG, have "".
+    # The JSON of the Dag, so that the record alone replays; "" in a record of an earlier version,
+    # and for a JSON that exceeds MAX_DAG.
     dag: str = ""
     structure: str = ""  # `te.analysis.structure_key` of the Dag; "" without one
     # The parts that the request chose by name, sorted: option, name, package with version.
@@ -212,7 +212,7 @@ class Record:
     def compile_s(self) -> float | None:
         """Seconds in which the kernel was compiled, a part of no latency; None if not known.
 
-        Of a race, those of import and first call of the delivered `kernel.py`.
+        Of a race, the seconds of import and first call of the delivered `kernel.py`.
         """
         return (self.outcome.build_s or None) if isinstance(self.outcome, Measured) else None
 

@@ -2,8 +2,8 @@
 
 A load takes four matrices of 8 rows of 16 bytes, one row from each thread. A thread gets one word
 of each matrix: word c of row r for thread 4 r + c; of a matrix that is turned over, two elements:
-those of rows 2 c and 2 c + 1 in column r (PTX ISA 9.0, section 9.7.14.5). Words of 32 bits are not
-turned over: if they are not contiguous along the steps, each thread loads its own ones.
+rows 2 c and 2 c + 1 in column r (PTX ISA 9.0, section 9.7.14.5). Words of 32 bits are not turned
+over: if they are not contiguous along the steps, each thread loads its own ones.
 """
 
 from dataclasses import dataclass
@@ -126,7 +126,7 @@ class MatrixTile(ThreadTile):
         return self._load(read, _moved(index, moves), turned=steps != 1)
 
     def column_words(self, read: TileExpr, point: Point, wide: str, step: str) -> list[Any]:
-        """Return the words of all steps by 8 columns, and by those of the next block.
+        """Return the words of all steps by 8 columns, and by 8 columns of the next block.
 
         Args:
             wide: the dimension of blocks; "": this one is loaded twice, as there is no other.

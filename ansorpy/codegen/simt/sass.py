@@ -58,7 +58,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Sass:
-    """The instructions of one kernel: all of them, and those of each loop.
+    """The counts of instructions of one kernel, in all and in each loop.
 
     A loop is the stretch from a label to a branch back to it. The main loop comes first: the one
     with the most multiply-adds, and of several the shortest.

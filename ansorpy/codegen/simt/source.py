@@ -209,7 +209,7 @@ class SourceTile(_FloorDivision, ThreadTile):
 
 
 class SourceWriter(KernelWriter):
-    """Writes one kernel: loops and branches as those of Python."""
+    """Writes one kernel: loops and branches as Python has them."""
 
     index_expansion = SourceIndex
 

@@ -48,7 +48,7 @@ class Item:
 
     Args:
         operands: values and constants.
-        write: its expression from those of the operands.
+        write: returns its expression, given the expressions of the operands.
         type: of its value; None of a statement.
         name: of the variable that holds the value; "" while there is none.
         natural: whether the number is never negative.
@@ -78,7 +78,7 @@ class Suite:
 
 @dataclass(eq=False, slots=True)
 class Statements:
-    """Statements in a row; `lines` as those of a basic block of `TextBuilder`."""
+    """Statements in a row; `lines` as a basic block of `TextBuilder` has."""
 
     lines: list[Any] = field(default_factory=list)
 

@@ -125,7 +125,7 @@ class _Printer:
         return expression_text(text)
 
     def expression(self, part: Item) -> TileExpr:
-        """Return the expression of an item from those of its operands."""
+        """Return the expression of an item from the expressions of its operands."""
         return part.write(self.nodes, *map(self.of, part.operands))
 
     def of(self, value: Any) -> TileExpr:

@@ -2,8 +2,8 @@
 
 A task of a phase is a block, and the lane of a tile a thread of it; a task of one warp shares its
 block with others. Scratch of a task is shared memory. A register tile with lanes lies in the
-registers of their threads, one without in those of all threads, which compute it all alike. A
-phase is a launch.
+registers of their threads, a tile without lanes in the registers of all threads, which compute it
+all alike. A phase is a launch.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ SPECIAL: Final = "llvm.nvvm.read.ptx.sreg.{}.x"  # number of the thread, or of t
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """The threads of a task, the tasks of a launch, and those of one block."""
+    """The threads of a task, the tasks of a launch, and the tasks of one block."""
 
     task_threads: int
     tasks: int

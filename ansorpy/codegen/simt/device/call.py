@@ -59,7 +59,7 @@ class Replay:
         self.driver.replay(self._graph)
 
     def seconds(self, loops: int) -> float:
-        """Return the seconds of so many replays in a row, by the clock of the device."""
+        """Return the seconds of `loops` replays in a row, by the clock of the device."""
         return self.between(self.start, loops)
 
     def between(self, start: Start, loops: int = 1) -> float:
@@ -132,7 +132,7 @@ class GraphCall:
         )
 
     def seconds(self, loops: int) -> float:
-        """Return the seconds of so many replays by the clock of the device, flushes left out."""
+        """Return the seconds of `loops` replays by the clock of the device, flushes left out."""
         if not self._flush:
             return self._replay.seconds(loops)
         total = 0.0

@@ -1,6 +1,6 @@
 """The functions of NVIDIA's driver library that are called, with their C signatures.
 
-Those of the loader in a zip (`simt.driver`), and more for measurements; `cuda.h` of CUDA 13.0. All
+The loader in a zip (`simt.driver`) calls some, measurements call more; `cuda.h` of CUDA 13.0. All
 return an error code, 0 for success. An output is a pointer to it.
 """
 

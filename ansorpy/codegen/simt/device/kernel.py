@@ -50,7 +50,7 @@ class LoadedLaunch:
 
 
 class DeviceKernel:
-    """Loaded kernels; addresses are those of `buffers` in this process, in order.
+    """Loaded kernels; `addresses` has the address of each of `buffers` in this process, in order.
 
     Every run copies all buffers to the device and back. The hardware chooses the order of blocks:
     `run_backwards` differs from `run` in the bytes beside the buffers only.

@@ -11,7 +11,7 @@ from ansorpy.errors import OverrunError
 from ansorpy.loopir.nodes import Buffer
 
 ZONE_BYTES: Final = 64 * 1024  # on both sides: a whole tile of rows beside a buffer
-ALIGNMENT: Final = 256  # bytes: that of new device memory
+ALIGNMENT: Final = 256  # bytes, as new device memory has
 
 
 class DeviceArena:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 LIBRARY: Final = "libnvidia-ml.so.1"  # part of the driver
 SM_CLOCK, MEMORY_CLOCK = 1, 2  # nvmlClockType_t
-TEMPERATURE: Final = 0  # nvmlTemperatureSensors_t: that of the chip
+TEMPERATURE: Final = 0  # nvmlTemperatureSensors_t: the chip
 TEXT_BYTES: Final = 96
 SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "nvmlInit_v2": (),

@@ -21,7 +21,7 @@ SPACES: Final = {"1": "global", "3": "shared"}  # address spaces
 
 Function = tuple[str, tuple[str, str]]  # name in the runtime, result and arguments
 
-# Functions of NVPTX, and those of the runtime in their place.
+# Functions of NVPTX, and functions of the runtime in their place.
 _SHUFFLE: Final = ("i32", "(i32, i32, i32, i32)")
 BARRIER: Final = "llvm.nvvm.barrier.cta.sync.aligned.all"
 _ROW: Final = (FOUR_WORDS, "(ptr addrspace(3))")
@@ -202,7 +202,7 @@ def _renamed(lines: Sequence[str], places: Mapping[str, str], more: Collection[s
 
 
 def _declaration(line: str) -> str:
-    """Return the declaration of the runtime's function in place of that of NVPTX."""
+    """Return the declaration of the runtime's function in place of a function of NVPTX."""
     match = _DECLARED.fullmatch(line.strip())
     if match is None:
         return line

@@ -99,7 +99,7 @@ def host_texts(code: SimtCode, probes: Probes | None = None) -> list[HostText]:
 
 
 def compiled(code: SimtCode, texts: Sequence[HostText], more: Sequence[str]) -> Emulated:
-    """Compile texts, those of the runtime, and more of them.
+    """Compile the texts of a code, of the runtime, and `more`.
 
     Raises:
         BuildError: LLVM refuses a text.
@@ -157,7 +157,7 @@ def prepare_threads() -> None:
 
 
 class EmulatedKernel:
-    """Kernels in this process; `addresses` are those of `buffers`, in order.
+    """Kernels in this process; `addresses` has the address of each of `buffers`, in order.
 
     Args:
         more: functions to find in `entries`, beside the kernels.

@@ -1,9 +1,9 @@
 """Matrix instructions of the threads of a warp, as LLVM text: fragments and their products.
 
-All 32 threads meet at one instruction. A thread writes its words, meets its warp, and reads those
-of the others. `simt_ldmatrix` reads the row of a thread before they meet. Fragments lie in the
-registers as the PTX manual says for `mma` and `ldmatrix`. Sums are in f32, each rounded, k rising:
-the order and the rounding of the hardware are not documented.
+All 32 threads meet at one instruction. A thread writes its words, meets its warp, and reads the
+words of the others. `simt_ldmatrix` reads the row of a thread before they meet. Fragments lie in
+the registers as the PTX manual says for `mma` and `ldmatrix`. Sums are in f32, each rounded, k
+rising: the order and the rounding of the hardware are not documented.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ FOUR_WORDS: Final = "{ i32, i32, i32, i32 }"
 FOUR_FLOATS: Final = "{ float, float, float, float }"
 _WORDS: Final = 8  # in the slot of a thread: its turn, its site, its words
 _SLOT: Final = f"[{_WORDS} x i32]"
-_GIVEN: Final = 6  # the words of A, then those of B
+_GIVEN: Final = 6  # the words of A, then the words of B
 _TAKEN: Final = ", ".join(f"i32 %w{k}" for k in range(_GIVEN))
 
 _ELEMENT: Final = "ptr %slots, i32 %row, i32 %high, i32 %column, float %c"
@@ -37,7 +37,7 @@ def _returned(kind: str, element: str, names: list[str]) -> str:
     return f"{lines}  ret {kind} {before}\n"
 
 
-# Slots of odd and even turns lie apart, as those of shuffles, and share their turns.
+# Slots of odd and even turns lie apart, like slots of shuffles, and share their turns.
 _MEET: Final = (
     f"""\
 @matrix_slots = internal global [{2 * MOST_THREADS} x {_SLOT}] zeroinitializer

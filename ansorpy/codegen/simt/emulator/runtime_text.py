@@ -4,9 +4,9 @@
     int32_t simt_resume()               the same, after a pause of the last block
 
 `order` has the words of `Order`. A thread runs until it waits: at a barrier for all threads of
-its block that have not ended, at a shuffle or a matrix instruction for those of its warp. The next
-thread that can run follows, in rising or falling order. So a race has the same outcome in every
-run of one order.
+its block that have not ended, at a shuffle or a matrix instruction for its warp. The next thread
+that can run follows, in rising or falling order. So a race has the same outcome in every run of
+one order.
 """
 
 from ansorpy.codegen.simt.emulator.conversions_text import CONVERSIONS

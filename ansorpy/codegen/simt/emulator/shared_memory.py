@@ -28,7 +28,7 @@ _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 
 @dataclass(frozen=True, slots=True)
 class SharedArray:
-    """An array in shared memory; `start` and `size_bytes` are those of its pages."""
+    """An array in shared memory; `start` and `size_bytes` describe its pages."""
 
     address: int
     used_bytes: int

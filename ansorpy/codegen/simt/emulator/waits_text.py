@@ -5,7 +5,7 @@ from typing import Final
 from ansorpy.codegen.simt.emulator.limits import MOST_THREADS, PAUSED, WARP
 
 # Status of a thread: 0 ended, 1 can run, 2 waits for its block, 3 waits for its warp. The last
-# stack pointer is that of the caller.
+# stack pointer belongs to the caller.
 STATE: Final = f"""\
 @status = internal global [{MOST_THREADS} x i32] zeroinitializer
 @pointers = internal global [{MOST_THREADS + 1} x ptr] zeroinitializer
