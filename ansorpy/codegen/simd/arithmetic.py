@@ -211,7 +211,7 @@ class Arithmetic:
         if size == 512:
             args.append(
                 ir.Constant(I32, 4)
-            )  # rounding mode: that of the thread, as in every other operation
+            )  # rounding mode: the thread's, as in every other operation
         function = ir.FunctionType(x.type, [arg.type for arg in args])
         name = f"llvm.x86.avx512.mask.fixupimm.{short}.{size}"
         return self.b.call(declared(self.b.module, name, function), args)
@@ -231,11 +231,11 @@ class Arithmetic:
             safe = b.select(none, one, y)
             return b.select(none, zero, (b.udiv if op == "//" else b.urem)(x, safe))
         odd = b.or_(b.icmp_signed("==", y, zero), b.icmp_signed("==", y, self.like(x, -1)))
-        found = self.divide_safely(op, x, b.select(odd, one, y))
+        result = self.divide_safely(op, x, b.select(odd, one, y))
         if op == "%":
-            return found
+            return result
         special = b.select(b.icmp_signed("==", y, zero), zero, b.sub(zero, x))
-        return b.select(odd, special, found)
+        return b.select(odd, special, result)
 
     def divide_by(self, op: str, dtype: str, x: Any, number: int) -> Any:
         """Return x // number or x % number, rounded down, by a shift where that does."""

@@ -143,7 +143,7 @@ class Functions(Arithmetic):
     def log1p(self, x: Any) -> Any:
         """Return log(1 + x), without the rounding of 1 + x.
 
-        1 + x = (1 + f) * 2**e, where e is that of the rounded sum, and f = x / 2**e + 1 / 2**e - 1.
+        1 + x = (1 + f) * 2**e with the exponent e of the rounded sum; f = x / 2**e + 1 / 2**e - 1.
         """
         b, like, fma = self.b, self.like, self.fma
         kind = reshaped(x.type, I32)
@@ -158,7 +158,7 @@ class Functions(Arithmetic):
         return self.with_ends_of_log(x, y, -1.0)
 
     def atan(self, x: Any) -> Any:
-        """Return the arcus tangent: of r = |x|, or pi / 2 less that of r = 1 / |x|, r <= 1."""
+        """Return atan: of r = |x|, or pi / 2 less the arcus tangent of r = 1 / |x|, r <= 1."""
         b, like = self.b, self.like
         size, one = self.call("fabs", x.type, x), like(x, 1.0)
         large = b.fcmp_ordered(">", size, one)
@@ -205,7 +205,7 @@ class Functions(Arithmetic):
         return self.unless_large("cos", x, self.sine(x, odd, halves, shifted))
 
     def sine(self, x: Any, n: Any, parts: Sequence[float], shifted: Any) -> Any:
-        """Return (-1)**n * sin(r), r = x - n * sum(parts); the low bit of `shifted` is that of n.
+        """Return (-1)**n * sin(r), r = x - n * sum(parts); `shifted` has the low bit of n.
 
         The first difference is exact: it is a multiple of 2**-22 below 4.
         """

@@ -26,7 +26,7 @@ class TileExpr:
 
 
 def linear_form(op: str, args: tuple[Any, ...]) -> Linear | None:
-    """Return the linear form of an expression from those of its arguments."""
+    """Return the linear form of an expression from the forms of its arguments."""
     if op == "const":
         return ({}, args[1]) if args[0] is int else None
     if op == "name":
@@ -52,12 +52,12 @@ class Nodes:
 
     def __init__(self, variables: set[str]) -> None:
         self.variables = variables
-        self.made: dict[tuple[str, tuple[Any, ...]], TileExpr] = {}
+        self.nodes: dict[tuple[str, tuple[Any, ...]], TileExpr] = {}
 
     def make(self, op: str, *args: Any) -> TileExpr:
         """Return the node of an operator and its arguments."""
-        found = self.made.get((op, args))
-        if found is None:
+        node = self.nodes.get((op, args))
+        if node is None:
             uses, reads = set[str](), set[str]()
             for part in args:
                 if isinstance(part, TileExpr):
@@ -67,8 +67,8 @@ class Nodes:
                 uses = {args[0]} & self.variables
             elif op == "read":
                 reads.add(args[0])
-            found = self.made[op, args] = TileExpr(op, args, uses, reads)
-        return found
+            node = self.nodes[op, args] = TileExpr(op, args, uses, reads)
+        return node
 
     def literal(self, value: float) -> TileExpr:
         """Return the node of a number; a negative one is the negation of a literal."""
@@ -119,14 +119,14 @@ class SimdTile:
     @cached_property
     def names(self) -> list[str]:
         """The symbols from outside of the tile, in order of their first mention."""
-        found: dict[str, None] = {}
+        mentioned: dict[str, None] = {}
         roots = (*self.targets, *self.values, *((self.mask,) if self.mask else ()))
         seen: set[int] = set()
         for root in roots:
             for node in preorder(root, seen):
                 if node.op in ("name", "read"):
-                    found[node.args[0]] = None
-        return [name for name in found if name not in self.variables]
+                    mentioned[node.args[0]] = None
+        return [name for name in mentioned if name not in self.variables]
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
