@@ -47,7 +47,7 @@ _WORDS: Final = {
 # Words that only files of UNMENDED may have.
 PRONOUNS: Final = ("those of", "that of", "one of some", "so many", "as of the")
 # Not yet checked for PRONOUNS. A record names the SIMD compiler by the digest of its text.
-UNMENDED: Final = ("ansorpy/measure/", "ansorpy/tuner/")
+UNMENDED: Final = ("ansorpy/tuner/",)
 _CODE: Final = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"", re.DOTALL)
 _FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _CLAUSE: Final = re.compile(r"(of|that|which|whose|who|whom|where)\b(?! is | are )")

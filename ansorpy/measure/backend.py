@@ -63,7 +63,7 @@ class TimedCall(Protocol):
         """Run the phases that are not ahead, and return their results to the buffers."""
 
     def seconds(self, loops: int) -> float:
-        """Return the seconds of so many runs in a row, copies of buffers left out."""
+        """Return the seconds of `loops` runs in a row, copies of buffers left out."""
 
     def cold(self) -> "TimedCall":
         """Return the call with the caches of the device overwritten before every timed run."""

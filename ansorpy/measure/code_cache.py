@@ -60,7 +60,7 @@ class CodeCache:
     def outcome(self, meaning: Dag | None, done: BuildResult) -> Measured | None:
         """Return the outcome of equal machine code of the same meaning; None if not cached.
 
-        The seconds in it are those of this build, and none for checking and timing.
+        Its seconds of building come from this build; checking and timing take none.
         """
         known = self._outcomes.get((meaning, done.built))
         if known is None:

@@ -80,7 +80,7 @@ class MeasurerSlot:
         return max(0.0, self._end_s - time.monotonic())
 
     def advance(self) -> Outcome | Checked | None:
-        """Return the answer; raise the error of the back end, or that of a call that hangs."""
+        """Return the answer; raise the error of the back end, or of a call that hangs."""
         try:
             os.eventfd_read(self._descriptor)
         except BlockingIOError:

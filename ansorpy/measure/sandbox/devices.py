@@ -2,7 +2,8 @@
 
 A process with such nodes has a wider wall in four places: it may open, write and control the nodes,
 it may keep threads of the driver between calls, its address space has no limit, because the driver
-reserves that of all memory, and bubblewrap shows it the nodes. Its resident memory is limited.
+reserves addresses for all memory, and bubblewrap shows it the nodes. Its resident memory is
+limited.
 """
 
 from pathlib import Path

@@ -153,7 +153,7 @@ def program(machine: str, pid: int, programs: bool, binds: bool = False) -> Sequ
 def _judged(
     value: int, argument: int, tests: Sequence[tuple[int, int, int]], otherwise: int
 ) -> list[Instruction]:
-    """Return code for the verdict on a call: that of the first test that its argument passes."""
+    """Return code for the verdict of the first test that the argument of a call passes."""
     body: list[Instruction] = [(LOAD, 0, 0, ARGUMENT_AT[argument])]
     for operation, operand, verdict in tests:
         body += [(operation, 0, 1, operand), (RETURN, 0, 0, verdict)]

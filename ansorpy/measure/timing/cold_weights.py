@@ -30,7 +30,7 @@ def cold_bytes(weights_bytes: int, target: Target) -> int:
 
     Args:
         weights_bytes: of all weights of the model.
-        target: the processor; `cores` are those of the kernel.
+        target: the processor; `cores` counts the cores of the kernel.
     """
     private_bytes = target.cores * target.l2_bytes
     if weights_bytes <= private_bytes:
@@ -71,7 +71,7 @@ def copied(array: Array) -> Array:
 
 
 def in_turns(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
-    """Return a function whose calls are those of the given functions, one after the other."""
+    """Return a function that calls the given functions in turns, one at each call."""
     if len(calls) == 1:
         return calls[0]
     turns = cycle(calls)

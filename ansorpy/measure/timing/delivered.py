@@ -60,7 +60,7 @@ def imported(path: Path) -> ModuleType:
 
 
 def unequal(case: Case, names: Sequence[str], results: Sequence[Array]) -> str | None:
-    """Return how results, called `names`, differ from those of a case; None if all are right."""
+    """Return how results, called `names`, differ from a case's results; None if all are right."""
     given = dict(zip(names, results, strict=True))
     for expected in case.expected:
         result = given[expected.name]

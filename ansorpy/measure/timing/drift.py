@@ -62,7 +62,7 @@ def time_with_reference(
 
     Returns:
         Samples in seconds per call, whether it was given up as hopeless, and the slowdown of
-        the machine: that of the reference, limited by `supported`.
+        the machine: of the reference, limited by `supported`.
     """
 
     def visit(one: Call, call_s: float) -> float:

@@ -82,7 +82,7 @@ def trial(job: Trial) -> Measured | Failed:
 def time_parallel(job: Trial) -> Measured | Failed:
     """Time a checked kernel on several threads, where its results must be right as well.
 
-    The threads are those of one call, or of copies side by side (`SamplingOptions.cores`). Only a
+    The threads belong to one call, or to copies side by side (`SamplingOptions.cores`). Only a
     new leader has to pass every case.
     """
     loaded, load_s = _load(job)

@@ -45,8 +45,8 @@ class KernelMemory:
 class BoundKernel:
     """A kernel as a call without arguments, and the memory that the call works on.
 
-    `copies` are those of its weights that calls go round, or all arrays of each further copy of a
-    kernel that runs side by side with itself.
+    `copies` has the copies of its weights that calls go round, or all arrays of each further copy
+    of a kernel that runs side by side with itself.
     """
 
     call: Callable[[], None]
@@ -152,7 +152,7 @@ def _weights(built: MachineCode, case: Case, memory: KernelMemory) -> dict[str, 
     }
 
 
-@lru_cache(maxsize=3)  # a task has its own cases, and those of its reformulations
+@lru_cache(maxsize=3)  # a task has its own cases, and cases of its reformulations
 def workplace(folder: str) -> Workplace:
     """Return the workplace of the task whose cases lie in a folder."""
     return Workplace(*load_cases(Path(folder)))

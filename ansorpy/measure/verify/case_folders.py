@@ -66,8 +66,8 @@ class CaseFolders:
         """Return the folder of the cases for programs of a meaning; make it at the first call.
 
         Args:
-            meaning: the Dag that the programs compute; None: that of the task.
-            cases: the folder of the task's own cases; that of all of them unless given.
+            meaning: the Dag that the programs compute; None: the task's own.
+            cases: the folder of some of the task's own cases; of all of them unless given.
 
         Raises:
             RunError: a file of the folder was changed since it was written.

@@ -90,7 +90,7 @@ PLAIN: Final[Mapping[object, tuple[Reader, Writer]]] = {
 
 
 def choice(values: Mapping[Any, Any]) -> tuple[Reader, Writer]:
-    """Return reader and writer of one of some named values."""
+    """Return reader and writer of a value among `values`, by name."""
     names = {value: name for name, value in values.items()}
 
     def read(data: Any, raw: Raw) -> Any:
