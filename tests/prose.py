@@ -44,10 +44,8 @@ _WORDS: Final = {
     word: re.compile(r"(?<![\w`.-])" + word.replace(" ", r"\s+") + r"(?![\w`:-])", re.IGNORECASE)
     for word in WORDS
 }
-# Words that only files of UNMENDED may have.
+# Words that Markdown pages must not have either.
 PRONOUNS: Final = ("those of", "that of", "one of some", "so many", "as of the")
-# Not yet checked for PRONOUNS. A record names the SIMD compiler by the digest of its text.
-UNMENDED: Final = ("ansorpy/tuner/",)
 _CODE: Final = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"", re.DOTALL)
 _FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _CLAUSE: Final = re.compile(r"(of|that|which|whose|who|whom|where)\b(?! is | are )")
@@ -87,7 +85,7 @@ def findings_in(source: str, name: str) -> Iterator[Finding]:
             continue
         if _CLAUSE.match(text):
             yield Finding(name, line, text[:60], "begin with the noun that the clause describes")
-        for offset, word in _words(text, name):
+        for offset, word in _words(text):
             yield Finding(name, line + offset, word, WORDS[word])
 
 
@@ -95,7 +93,7 @@ def page_findings(path: Path) -> Iterator[Finding]:
     """Yield the findings of `PRONOUNS` in a Markdown page."""
     name = str(path.relative_to(ROOT))
     text = _FENCE.sub(lambda block: "\n" * block[0].count("\n"), path.read_text())
-    for offset, word in _words(text, name):
+    for offset, word in _words(text):
         if word in PRONOUNS:
             yield Finding(name, 1 + offset, word, WORDS[word])
 
@@ -111,16 +109,14 @@ def _in_docstring(
     if opening in OPENINGS:
         remedy = "begin with an imperative or with the field's noun"
         yield Finding(name, line, " ".join(text.split()[:8]), remedy)
-    for offset, word in _words(text, name):
+    for offset, word in _words(text):
         yield Finding(name, line + offset, word, WORDS[word])
 
 
-def _words(text: str, name: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, word) of the list in the file `name`, outside of code and quotations."""
+def _words(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, word) of the list, outside of code and quotations."""
     plain = _CODE.sub(lambda found: re.sub(r"[^\n]", "`", found[0]), text)
     for word, pattern in _WORDS.items():
-        if word in PRONOUNS and name.startswith(UNMENDED):
-            continue
         for found in pattern.finditer(plain):
             yield plain.count("\n", 0, found.start()), word
 

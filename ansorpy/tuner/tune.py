@@ -73,7 +73,7 @@ def run(
 
     Args:
         rules, store, out: the registered rules, the user's store and a folder beside it by default.
-        pools: opens the measuring processes; those of this machine unless given.
+        pools: opens the measuring processes; of this machine unless given.
         journal: the rounds go here, and an interrupted tuning resumes from here.
         begin_s: when the command began, by `clock`: `seconds` count from there; now unless given.
 
@@ -142,7 +142,7 @@ def too_short(request: Request, context: Context) -> Iterator[TooShort]:
 def open_spaces(context: Context, openings: Mapping[str, Opening], seed: int) -> Iterator[Event]:
     """Open the search space of each task, and answer it.
 
-    If first answers are results, those of a task are built while the next task is opened.
+    If first answers are results, the first answer of a task is built while the next task is opened.
     """
     lap, waiting = Laps(context.clock), list[tuple[Task, Answer]]()
     ahead = int(context.deliveries.ends_with_answer)

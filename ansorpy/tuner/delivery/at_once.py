@@ -54,7 +54,7 @@ class Deliveries:
         libraries: deliver the verified library of the best candidate, without a race.
         repeatable: let no time that has no record decide: neither which of several choices is the
             first answer, nor whether a race drops a candidate while the search goes on.
-        early: as of the request.
+        early: the option of that name.
         own: kernels of the user's own in the races, by task.
         peers: installed libraries take part in the races.
         model, seed: of the tuning, for choices of the cost model that race without a trial.
@@ -92,7 +92,7 @@ class Deliveries:
     def open_pool(self, task: Task) -> None:
         """Start the processes of a task; its reference results are computed beside other work.
 
-        An early tuning needs those of all cases for its first answer.
+        An early tuning needs results of all cases for its first answer.
         """
         pool = self._pools.racing(task)
         if self._early:

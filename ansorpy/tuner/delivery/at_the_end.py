@@ -49,7 +49,7 @@ class DeliveriesAtTheEnd:
         yield from ()
 
     def prepare_race(self, task: Task) -> None:
-        """Do nothing: kernels are built as those of trials are."""
+        """Do nothing: kernels are built as kernels of trials are."""
 
     def intermediate(self, task: Task) -> Iterator[Delivered]:
         """Deliver nothing on the way: checking a kernel takes longer than a round."""
@@ -60,7 +60,7 @@ class DeliveriesAtTheEnd:
         return task.history.ranked() or self._chosen.get(task.name, [])
 
     def _told(self, task: Task, result: TaskResult) -> Iterator[Event]:
-        """Yield the result of a task, and that of each twin."""
+        """Yield the result of a task, and the result of each twin."""
         yield TaskDone(result)
         for twin in task.identity.twins:
             yield TaskDone(twin_result(result, task, twin))

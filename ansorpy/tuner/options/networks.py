@@ -1,8 +1,8 @@
 """The networks of a tuning, read from the weights of its tasks.
 
-A *network* is a program in which tasks occur. Weights of a single network name tasks: `mm=3`. Those
-of several networks name a network and a task: `a/mm=3`, `b/mm=1`, `b/conv=2`; a task without a
-weight in a network does not occur there.
+A *network* is a program in which tasks occur. Weights of a single network name tasks: `mm=3`.
+Weights of several networks name a network and a task: `a/mm=3`, `b/mm=1`, `b/conv=2`; a task
+without a weight in a network does not occur there.
 """
 
 import re

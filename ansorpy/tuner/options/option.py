@@ -110,7 +110,7 @@ class Definition:
         return {Sequence: "names", Mapping: "numbers by name"}.get(origin, "value")  # type: ignore[return-value]
 
     def limits(self, of_service: bool) -> OptionLimits:
-        """Return the limits on this machine, or those of a job."""
+        """Return the limits on this machine, or the limits of a job."""
         own = self.option.service if of_service else None
         return self.option.limits if own is None else own
 

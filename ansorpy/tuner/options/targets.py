@@ -78,11 +78,11 @@ def named_gpu(arch: str) -> Target:
 def target_of(key: str) -> tuple[Target, bool]:
     """Return the target whose records have a key, and whether it is known.
 
-    The target is that of this machine, or the preset of a GPU; of another machine, that of this
-    one with as many threads.
+    The target is this machine, or the preset of a GPU; in place of another machine, this machine
+    with as many threads.
 
     Raises:
-        RecordError: the key is not that of a task.
+        RecordError: no task has such a key.
     """
     parts = key.split("/")
     if len(parts) < 3 or not THREADS.fullmatch(parts[2]):

@@ -263,7 +263,7 @@ def changed(options: TuneOptions) -> dict[str, Any]:
 
 
 def job_fields(options: TuneOptions) -> dict[str, Any]:
-    """Return the options as fields of a job's JSON, those of its `budget` in that field.
+    """Return the options as fields of a job's JSON, options of its `budget` in that field.
 
     Options of release 0.1 are there in any case, later ones if they differ from their default: so
     equal requests have equal documents, whichever release wrote them.
@@ -290,7 +290,7 @@ def options_of(fields: Mapping[str, Any]) -> TuneOptions:
 def later_options(options: TuneOptions) -> dict[str, Any]:
     """Return the options that came after release 0.1 and differ from their default, as JSON.
 
-    Digests of requests and of workloads contain these; those of release 0.1 stay as they are.
+    Digests of requests and of workloads contain these; digests of release 0.1 stay as they are.
     """
     known = definitions(TuneOptions)
     told = changed(options).items()

@@ -38,7 +38,7 @@ LEAST_PARENTS: Final = 4
 MUTATION: Final = 0.1  # share of the knobs of a child that are drawn again, as in AutoTVM
 POPULATION: Final = 256  # points that the model scores in each generation
 GENERATIONS: Final = 4
-EPSILON: Final = 0.05  # share of random points among those of the model
+EPSILON: Final = 0.05  # share of random points in a round; the model chooses the others
 
 
 @dataclass(slots=True)
@@ -101,9 +101,9 @@ class KnobSpace:
     def find(self, space: SearchSpace, plan: str, row: tuple[int, ...]) -> Candidate | None:
         """Return the candidate of a plan and a row; None if no point is found that makes it.
 
-        The plan is that of choices of the knobs that change plans; then each of the other knobs
-        takes the value that gives most sizes of the row. A size that depends on two of those knobs
-        may not be found. The text of the plan is compared, never read.
+        Knobs that change plans take choices that make the plan; then each of the other knobs takes
+        the value that gives most sizes of the row. A size that depends on two of those knobs may
+        not be found. The text of the plan is compared, never read.
         """
         if not self.shapes:
             self.shapes = self._shapes(space)
@@ -118,7 +118,7 @@ class KnobSpace:
         return made if same else None
 
     def _values(self, point: Point, at: int) -> list[Point]:
-        """Return the points with each value of one knob, that of the point first."""
+        """Return the points with each value of one knob, the point's own value first."""
         others = [one for one in range(len(self.knobs[at].values)) if one != point[at]]
         return [(*point[:at], one, *point[at + 1 :]) for one in (point[at], *others)]
 

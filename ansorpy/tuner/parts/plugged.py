@@ -1,4 +1,4 @@
-"""Chosen parts at work: the built-in ones, and those of packages behind checks of their answers.
+"""Chosen parts at work: the built-in ones, and parts of packages behind checks of their answers.
 
 A cost model has no memory beside its samples: after an interruption a new one learns all of them.
 """
@@ -66,12 +66,12 @@ def analytic(target: Target, seed: int) -> CostModel:
 
 
 def evolution(target: Target, seed: int) -> SearchStrategy:
-    """Return the strategy of Ansor, whose random numbers are those of the search."""
+    """Return the strategy of Ansor, which takes random numbers of the search."""
     return Evolution()
 
 
 def random(target: Target, seed: int) -> SearchStrategy:
-    """Return random search, whose random numbers are those of the search."""
+    """Return random search, which takes random numbers of the search."""
     return RandomSearch()
 
 

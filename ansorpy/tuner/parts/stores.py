@@ -1,4 +1,4 @@
-"""Stores of records by name: ours, and those of packages behind checks of their answers."""
+"""Stores of records by name: ours, and stores of packages behind checks of their answers."""
 
 import os
 from collections.abc import Iterator, Sequence

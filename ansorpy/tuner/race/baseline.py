@@ -25,7 +25,7 @@ def measured(task: Task, pool: RacePool, best_s: float | None) -> BaselineTimed 
     process is enough, because the final race measures both again in several.
 
     Args:
-        best_s: time of a tuned kernel in seconds, which bounds that of the untuned kernel.
+        best_s: time of a tuned kernel in seconds, which bounds the time of the untuned kernel.
     """
     plan = naive(task.dag, task.target)
     programs = {}

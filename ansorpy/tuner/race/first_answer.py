@@ -32,12 +32,12 @@ from ansorpy.tuner.race.final_race import export_program
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.twins import renamed
 
-PLANS: Final = 16  # about so many plans are looked at: to record their features takes longest
+PLANS: Final = 16  # about 16 plans are looked at: to record their features takes longest
 FEW_PLANS: Final = 5  # likewise in a hurry: kernels of squeezenet take 1.2 times as long in all
 ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
 TIMED: Final = 4  # plans whose best choices are timed if there are no trials
 CASES: Final = ("random",)  # cases that it passed: dense numbers, both ways, between guard pages
-ALL_CASES: Final = ("all",)  # those of a final kernel
+ALL_CASES: Final = ("all",)  # the cases of a final kernel
 # No trial will correct a choice, so that the pressure is higher than in a search. More pressure or
 # a smaller population ends at the first good row; after six iterations little is left to gain.
 SETTINGS: Final = EvolutionSettings(
@@ -115,7 +115,7 @@ def choose(task: Task, model: CostModel, seed: int) -> list[Candidate]:
 def attempts_of(
     task: Task, model: CostModel, seed: int, timed: bool = False
 ) -> list[list[Candidate]]:
-    """Return the choices that may become the first answer: those of an attempt are timed together.
+    """Return the choices that may become the first answer: a list per attempt, timed together.
 
     Args:
         timed: time the best choices of several plans, unless trials are known, and take the

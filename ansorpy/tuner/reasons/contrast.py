@@ -49,7 +49,7 @@ def contrast_of(task: Task, result: TaskResult, model: CostModel) -> Contrast | 
 
 
 def runner_up(task: Task, winner: Candidate) -> Candidate | None:
-    """Return the best other candidate by its cost; an equal cost is that of equal machine code."""
+    """Return the best other candidate by its cost; an equal cost means equal machine code."""
     costs_s = task.history.costs_s
     cost_s = costs_s.get(winner, inf)
     ranked = (o for o in task.history.ranked() if o != winner and costs_s[o] != cost_s)

@@ -25,7 +25,7 @@ Answered = Mapping[str, tuple[str, tuple[int, ...]]]
 class Request(LocalOptions):
     """The Dags to tune, the machine to tune for, and the options.
 
-    The threads of the kernels are those of `target`. `first_answer` asks for an answer before the
+    The kernels have the threads of `target`. `first_answer` asks for an answer before the
     first trial, if no more tasks are tuned than have open pools (`tuner.race.first_answer`).
     `early` offers a kernel to other people from the first seconds on (ADR-0058): the first answer
     of every task passes all cases, the baseline is timed before the first trial, and libraries of

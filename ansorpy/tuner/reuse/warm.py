@@ -25,7 +25,7 @@ from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.trust import is_trusted
 
 SEEDS: Final = 8  # as many trials as the smallest round has
-SHARE: Final = 4  # at most one trial of so many is spent on them
+SHARE: Final = 4  # at most one trial in 4 is spent on them
 LOOKED_AT: Final = 32  # programs; to replay one takes some 10 ms
 NOTES: Final = 3  # reasons that are told
 MAX_LENGTH: Final = 2**20  # largest length of a row of another machine, before it is moved
@@ -55,7 +55,7 @@ def seed(
 ) -> tuple[str, ...]:
     """Hold the programs of untrusted records, the fastest by their claims, for the first round.
 
-    Those of estimates follow, the least first.
+    Programs of estimates follow, the least first.
 
     Args:
         trials: of the task; the programs take at most a quarter of them.
@@ -128,7 +128,7 @@ def _candidate(
     """Return the candidate of a record.
 
     Args:
-        moved: the row is that of another machine, and is moved to a legal one.
+        moved: the row comes from another machine, and is moved to a legal row.
 
     Raises:
         RecordError: the record has no sketch of this request, or its row is not legal; of a user's

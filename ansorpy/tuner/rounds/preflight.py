@@ -60,7 +60,7 @@ def check_kernel(
 ) -> Iterator[Preflight]:
     """Yield the proof that this machine builds, runs and checks kernels.
 
-    The kernel is that of the smallest task. Of estimated candidates, which are not run, there is
+    The kernel computes the smallest task. Of estimated candidates, which are not run, there is
     no preflight, nor of a schedule of the user, which is the only candidate, nor of outcomes that
     are repeated from records.
 

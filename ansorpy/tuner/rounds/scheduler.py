@@ -32,9 +32,9 @@ class Settings:
     seconds: float | None = None
     strategy: Literal["gradient", "round-robin"] = "gradient"
     round_trials: int | None = None  # None: 16, then 32, up to 256 trials, else 64
-    early_stop_trials: int | None = None  # a task without gain for so many trials stops
-    task_trials: int | None = None  # a task with so many trials stops
-    hopeless_rounds: int = 2  # a task without any valid result in so many rounds stops
+    early_stop_trials: int | None = None  # trials without gain after which a task stops
+    task_trials: int | None = None  # trials after which a task stops
+    hopeless_rounds: int = 2  # rounds without a valid result after which a task stops
     alpha: float = 0.2  # share of the past in the prediction; with beta and window as released
     beta: float = 2.0  # how much slower than its kin a task is allowed to stay
     window: int = 3  # rounds that the past is averaged over

@@ -16,7 +16,7 @@ from ansorpy.tuner.tasks.checkpoint import Checkpoint, StoredSearch, set_state, 
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import TimeBudget
 
-HELD: Final = 6  # one of so many candidates waits for the next round (ADR-0039)
+HELD: Final = 6  # one in 6 candidates waits for the next round (ADR-0039)
 WINDOW: Final = 64  # trials over which a gain must show, at least
 WINDOW_SHARE: Final = 0.25  # share of all trials so far that the window has, if that is more
 FIRST_HELD: Final = 16  # deferred candidates of the first round of a large search
@@ -171,7 +171,7 @@ class SearchState:
         """Bring itself and the tasks to where an earlier attempt was.
 
         Returns:
-            The samples for the cost model: first those of earlier tunings.
+            The samples for the cost model: first the samples of earlier tunings.
         """
         known = self.tasks.values()
         samples = [one for task in known for one in task.samples(list(task.history.costs_s))]

@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of one task; `trials` counts those of this budget only."""
+    """The progress of one task; `trials` counts trials of this budget only."""
 
     task: Share
     group: tuple[str, int] | None

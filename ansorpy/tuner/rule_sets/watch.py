@@ -37,7 +37,7 @@ def watched(rule: Rule, limit_s: float, made: Counter[str]) -> Rule:
 
     Args:
         limit_s: seconds that one call of the rule may take.
-        made: the numbers of successors by rule; those of this one are added.
+        made: the numbers of successors by rule; this rule's are added.
     """
     kind: Any = type(name_of(rule), (_Watched,), {"__slots__": ()})
     observer: Rule = kind(rule, limit_s, made)

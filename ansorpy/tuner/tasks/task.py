@@ -93,8 +93,8 @@ class Task:
         """Load the trusted trials of earlier tunings; a trial of an unknown plan is left out.
 
         Args:
-            late: once it returns True, trials of plans that are not yet lowered are left out, those
-                of the slowest.
+            late: once it returns True, trials of plans that are not yet lowered are left out; the
+                slowest trials come last.
         """
         for record in sorted(records, key=lambda one: cost_of(one.outcome)):
             if not is_trusted(record, self.dag):

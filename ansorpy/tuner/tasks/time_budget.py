@@ -136,7 +136,7 @@ class TimeBudget:
         return self._sure or self._rounds > 0 or self._answers >= self._tasks
 
     def fitting(self, trials: int) -> int:
-        """Return how many of so many trials may still be measured; 0: the search is over."""
+        """Return how many of `trials` trials may still be measured; 0: the search is over."""
         left_s = self.search_left_s
         if left_s == inf:
             return trials
@@ -146,7 +146,7 @@ class TimeBudget:
         return min(trials, max(count, 0 if self._safe else FIRST_TRIALS))
 
     def opening(self, task: str, trials: int) -> int:
-        """Return how many of so many trials the first round of a task has.
+        """Return how many of `trials` trials the first round of a task has.
 
         People wait for its end: kernels that take long to check and to time are few.
         """

@@ -79,7 +79,7 @@ def renamed_program(program: Program, task: Task, twin: Dag) -> Program:
 
 
 def schedule_of(schedule: str, task: Task, twin: Dag) -> str:
-    """Return the loops for people; those of a twin say whose names they have."""
+    """Return the loops for people; the loops of a twin say whose names they have."""
     return schedule if twin is task.dag else f"(tuned as {task.name}, and in its names)\n{schedule}"
 
 
@@ -103,7 +103,7 @@ def each_result(
 
 
 def zips(kernel: Path, task: Task) -> Iterator[Path]:
-    """Yield the zip of a task and those of its twins beside it."""
+    """Yield the zip of a task and the zips of its twins beside it."""
     yield kernel
     for twin in task.identity.twins:
         yield _of_twin(kernel, task, twin)
@@ -119,5 +119,5 @@ def twin_result(result: TaskResult, task: Task, twin: Dag) -> TaskResult:
 
 
 def _of_twin(kernel: Path, task: Task, twin: Dag) -> Path:
-    """Return the zip of a twin: it lies beside that of the task."""
+    """Return the zip of a twin: it lies beside the zip of the task."""
     return kernel.with_name(twin.name + kernel.name.removeprefix(task.name))
