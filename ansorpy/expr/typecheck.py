@@ -80,9 +80,9 @@ class TypeCheck:
         """
         self._same(expr, self.dtype(expr), wanted)
 
-    def _same(self, expr: Expr, found: str, wanted: str) -> None:
-        if found != wanted:
-            raise self.error(f"{shown(expr)} is {found}, not {wanted}; write a cast")
+    def _same(self, expr: Expr, dtype: str, wanted: str) -> None:
+        if dtype != wanted:
+            raise self.error(f"{shown(expr)} is {dtype}, not {wanted}; write a cast")
 
     def _read(self, expr: Read) -> str:
         found = self.tensor_dtype(expr)

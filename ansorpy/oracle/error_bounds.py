@@ -57,15 +57,15 @@ class Bounded:
         return sizes(self.value) + self.error
 
 
-def allowed(one: Bounded, dtype: str) -> FloatArray:
+def allowed(output: Bounded, dtype: str) -> FloatArray:
     """Return the largest |kernel - value| of an output that is right, per element.
 
     An index or an integer that depends on rounding has its reach as its error.
     """
-    error = np.broadcast_to(one.error, one.value.shape)
+    error = np.broadcast_to(output.error, output.value.shape)
     if dtype not in FLOATS:
         return error
-    bound = SAFETY * error - np.where(np.isinf(error), 0.0, (SAFETY - 1) * one.stored)
+    bound = SAFETY * error - np.where(np.isinf(error), 0.0, (SAFETY - 1) * output.stored)
     return bound + UNDERFLOW[dtype]
 
 

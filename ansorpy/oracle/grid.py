@@ -46,18 +46,18 @@ class Grid:
         """The extents of the box."""
         return tuple(high - low for low, high in self.ranges.values())
 
-    def full(self, one: Bounded) -> Bounded:
+    def full(self, bounded: Bounded) -> Bounded:
         """Return a value with all dimensions (most of extent 1)."""
         shape = (1,) * self.rank
-        value, error = np.asarray(one.value), np.asarray(one.error)
+        value, error = np.asarray(bounded.value), np.asarray(bounded.error)
         return Bounded(
             value if value.ndim else value.reshape(shape),
-            error if error.ndim or one.exact else error.reshape(shape),
+            error if error.ndim or bounded.exact else error.reshape(shape),
         )
 
-    def spatial(self, one: Bounded) -> Bounded:
+    def spatial(self, bounded: Bounded) -> Bounded:
         """Return a value without the reduce dimensions, on which it does not depend."""
-        shape, kept = self.full(one), len(self.node.axes)
+        shape, kept = self.full(bounded), len(self.node.axes)
         error = shape.error if shape.exact else shape.error.reshape(shape.error.shape[:kept])
         return Bounded(shape.value.reshape(shape.value.shape[:kept]), error)
 

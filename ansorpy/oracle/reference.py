@@ -184,12 +184,12 @@ def _partial(grid: Grid, combiner: str, factors: Sequence[Expr]) -> Partial:
 def _arg(grid: Grid, combiner: str) -> tuple[Bounded, ...]:
     rank = len(grid.node.axes)
 
-    def flat(one: Bounded) -> Bounded:
+    def flat(bounded: Bounded) -> Bounded:
         def spread(array: Array) -> Array:
             shape = grid.extents
             return np.broadcast_to(array, shape).reshape(*shape[:rank], -1)
 
-        return Bounded(spread(one.value), ZERO if one.exact else spread(one.error))
+        return Bounded(spread(bounded.value), ZERO if bounded.exact else spread(bounded.error))
 
     value, index = (flat(grid.full(grid.value(body, None))) for body in grid.node.body)
     body, dtype = grid.node.body[0], grid.node.dtype

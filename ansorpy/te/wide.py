@@ -57,14 +57,14 @@ class _Widening:
 
     operands: Collection[str]  # tokens
     results: Collection[Draft]
-    made: dict[str, Draft] = field(default_factory=dict)  # changed nodes, by token
+    drafts: dict[str, Draft] = field(default_factory=dict)  # changed nodes, by token
     wide: set[str] = field(default_factory=set)  # tokens of nodes that are float32 now
 
     def result(self, tensor: Tensor) -> Tensor:
         """Return a result, in its own dtype."""
         for draft in self._order(tensor.draft):
             self._visit(draft)
-        found = self.made.get(tensor.draft.node.name)
+        found = self.drafts.get(tensor.draft.node.name)
         return tensor if found is None else Tensor(found, tensor.output)
 
     def _order(self, last: Draft) -> list[Draft]:
@@ -74,7 +74,7 @@ class _Widening:
         while stack:
             top, ready = stack.pop()
             token = top.node.name
-            if token in order or token in self.made or token in self.operands:
+            if token in order or token in self.drafts or token in self.operands:
                 continue
             if ready:
                 order[token] = top
@@ -86,7 +86,7 @@ class _Widening:
     def _visit(self, draft: Draft) -> None:
         node = draft.node
         assert isinstance(node, Compute)
-        changed = {token for token in draft.sources if token in self.made}
+        changed = {token for token in draft.sources if token in self.drafts}
         reads_wide = any(token in self.wide for token in draft.sources)
         inner = draft not in self.results
         sums = node.combiner in ROUNDING
@@ -98,9 +98,9 @@ class _Widening:
             return
         made = self._rewritten(draft, wide)
         if wide and not inner:
-            self.made[node.name] = _rounding(made, node)
+            self.drafts[node.name] = _rounding(made, node)
             return
-        self.made[node.name] = made
+        self.drafts[node.name] = made
         if wide:
             self.wide.add(node.name)
 
@@ -118,11 +118,11 @@ class _Widening:
             dtypes=tuple(body.dtype for body in bodies),
             attrs=replace(node.attrs, layout_free=layouts),
         )
-        found = (self.made.get(token, source) for token, source in draft.sources.items())
+        found = (self.drafts.get(token, source) for token, source in draft.sources.items())
         return Draft(new, draft.wish, {source.node.name: source for source in found})
 
     def _token(self, token: str) -> str:
-        return self.made[token].node.name if token in self.made else token
+        return self.drafts[token].node.name if token in self.drafts else token
 
     def _body(self, body: Expr, wide: bool) -> Expr:
         """Return a body that reads the new nodes; of its own dtype, or float32 if `wide`."""
@@ -136,7 +136,7 @@ class _Widening:
         def change(part: Expr) -> Expr | None:
             if isinstance(part, Cast) and part.dtype == part.a.dtype == WIDE:
                 return part.a  # an element that is float32 now
-            if not isinstance(part, Read) or part.tensor not in self.made:
+            if not isinstance(part, Read) or part.tensor not in self.drafts:
                 return None
             kind = WIDE if part.tensor in self.wide else part.dtype
             return replace(part, tensor=self._token(part.tensor), dtype=kind)

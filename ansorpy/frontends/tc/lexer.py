@@ -78,12 +78,12 @@ def tokens(text: str, source: str) -> Iterator[Token]:
     yield Token("end", "", At(source, line, position - line_start + 1))
 
 
-def _checked(kind: str, found: str, following: str, at: At) -> Token:
-    if kind == "name" and not NAME.fullmatch(found):
-        raise at.error(f"name {quoted(found)} is longer than 63 characters")
+def _checked(kind: str, text: str, following: str, at: At) -> Token:
+    if kind == "name" and not NAME.fullmatch(text):
+        raise at.error(f"name {quoted(text)} is longer than 63 characters")
     if kind == "number":
-        if len(found) > NUMBER_LIMIT:
-            raise at.error(f"number of {len(found)} characters, limit {NUMBER_LIMIT}")
+        if len(text) > NUMBER_LIMIT:
+            raise at.error(f"number of {len(text)} characters, limit {NUMBER_LIMIT}")
         if following.isalnum() or following == "_":
-            raise at.error(f"{found + following!a} is neither a number nor a name")
-    return Token(kind, found, at)
+            raise at.error(f"{text + following!a} is neither a number nor a name")
+    return Token(kind, text, at)

@@ -25,16 +25,16 @@ def index_ranges(dag: Dag) -> dict[str, Interval]:
     return {name: interval for name, interval in found.items() if name in inputs}
 
 
-def _gathered(body: Expr, found: dict[str, Interval]) -> None:
+def _gathered(body: Expr, intervals: dict[str, Interval]) -> None:
     for read in reads(body):
         for index in read.indices:
             for part in data_parts(index):
-                _handed_on(part, bounds(part, {}), found)
+                _handed_on(part, bounds(part, {}), intervals)
 
 
-def _handed_on(expr: Expr, interval: Interval, found: dict[str, Interval]) -> None:
+def _handed_on(expr: Expr, interval: Interval, intervals: dict[str, Interval]) -> None:
     """Note an interval for the integer tensors that an expression reads as values."""
     for read in set(reads(expr)) - index_reads(expr):
         if read.dtype in INTS:
-            low, high = found.get(read.tensor, interval)
-            found[read.tensor] = min(low, interval[0]), max(high, interval[1])
+            low, high = intervals.get(read.tensor, interval)
+            intervals[read.tensor] = min(low, interval[0]), max(high, interval[1])
