@@ -242,7 +242,7 @@ class GraphBuilder:
         value = self.values[name]
         return te.placeholder(value.fixed_shape, "x", value.dtype)
 
-    def _folded(self, node: Node, made: Sequence[Tensor]) -> bool:
+    def _folded(self, node: Node, results: Sequence[Tensor]) -> bool:
         """Define the outputs of a node as constants, if all of its operands are known."""
         read = [self.weights.get(name) for name in node.inputs if name]
         if (
@@ -253,19 +253,19 @@ class GraphBuilder:
             return False
         if operator_of(node).build is None:
             return False
-        if sum(prod(one.shape) * SIZE_BYTES[one.dtype] for one in made) > FOLD_BYTES:
+        if sum(prod(one.shape) * SIZE_BYTES[one.dtype] for one in results) > FOLD_BYTES:
             return False
         arrays = {name: self.weights[name].array for name in node.inputs if name}
         for name, tensor, array in zip(
-            node.outputs, made, evaluate(node, arrays, self.weights), strict=False
+            node.outputs, results, evaluate(node, arrays, self.weights), strict=False
         ):
             if name:
                 self.constant(name, array, tensor.dtype)
         return True
 
 
-def _check_sizes(node: Node, made: Sequence[Tensor]) -> None:
-    for one in made:
+def _check_sizes(node: Node, results: Sequence[Tensor]) -> None:
+    for one in results:
         if prod(one.shape) * SIZE_BYTES[one.dtype] > LARGEST_VALUE:
             raise GraphError(
                 f"cannot compile {node} because its output is {one.dtype}{list(one.shape)[:16]};"

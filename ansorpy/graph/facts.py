@@ -237,7 +237,7 @@ class NodeFactsOf:
         outputs = [
             name
             for name in node.outputs
-            if name in built.made and not isinstance(built.made[name].draft.node, Placeholder)
+            if name in built.tensors and not isinstance(built.tensors[name].draft.node, Placeholder)
         ]
         if not outputs:
             return None

@@ -33,12 +33,12 @@ class Lowered:
 class NodeTensors:
     """The tensors of nodes, built one after the other.
 
-    `made` has the tensor of every value: of an output of a node, or a placeholder. Placeholders
+    `tensors` has the tensor of every value: of an output of a node, or a placeholder. Placeholders
     are x0, x1, ... for values that are computed or given, w0, w1, ... for weights.
     """
 
     graph: Graph
-    made: dict[str, Tensor] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
     operands: dict[str, Tensor] = field(default_factory=dict)  # the placeholders among them
 
     def add(self, node: Node) -> None:
@@ -48,24 +48,26 @@ class NodeTensors:
             GraphError: the operator does not take its operands.
         """
         outputs = tensors(node, self._read, self.graph.weights)
-        self.made |= {name: one for name, one in zip(node.outputs, outputs, strict=False) if name}
+        self.tensors |= {
+            name: one for name, one in zip(node.outputs, outputs, strict=False) if name
+        }
 
     def same(self, value: str) -> str | None:
         """Return the operand that a value is, if its node changes nothing; None otherwise."""
         for name, operand in self.operands.items():
-            if value != name and self.made[value].draft is operand.draft:
+            if value != name and self.tensors[value].draft is operand.draft:
                 return name
         return None
 
     def _read(self, name: str) -> Tensor:
-        if name not in self.made:
+        if name not in self.tensors:
             weight = name in self.graph.weights
             letter = "w" if weight else "x"
             count = sum(one.name.startswith(letter) for one in self.operands.values())
             value = self.graph.values[name]
-            made = te.placeholder(value.fixed_shape, f"{letter}{count}", value.dtype, weight)
-            self.made[name] = self.operands[name] = made
-        return self.made[name]
+            placeholder = te.placeholder(value.fixed_shape, f"{letter}{count}", value.dtype, weight)
+            self.tensors[name] = self.operands[name] = placeholder
+        return self.tensors[name]
 
 
 def lower(
@@ -85,7 +87,7 @@ def lower(
 
 def lowered(built: NodeTensors, outputs: Sequence[str], name: str = "main") -> Lowered:
     """Return the Dag of some values of `built`; errors as `lower`."""
-    wanted = [built.made[value] for value in outputs]
+    wanted = [built.tensors[value] for value in outputs]
     for value, tensor in zip(outputs, wanted, strict=True):
         if isinstance(tensor.draft.node, Placeholder):
             raise GraphError(

@@ -26,25 +26,25 @@ def shape_option(name: str) -> str:
     return f"--shape {name[:LONGEST]}=1,3,224,224"
 
 
-def is_binding(told: str) -> bool:
+def is_binding(text: str) -> bool:
     """Return True if a message, in either wording, asks for a value or a shape."""
-    options = _BIND.search(told) or _SHAPE.search(told)
-    return bool(options) or '"bind": {' in told or '"shapes": {' in told
+    options = _BIND.search(text) or _SHAPE.search(text)
+    return bool(options) or '"bind": {' in text or '"shapes": {' in text
 
 
-def as_fields(told: str) -> str:
+def as_fields(text: str) -> str:
     """Return a message with the fields of a request in place of options."""
-    told = _SIZE.sub(r'"bind": {"\1": \2}', told)
-    told = _BIND.sub(r'"bind": {"\1": \2}', told)
-    told = _SHAPE.sub(lambda found: f'"shapes": {{"{found[1]}": [{_listed(found[2])}]}}', told)
-    return told.replace(HOSTED, '"hosted": true')
+    text = _SIZE.sub(r'"bind": {"\1": \2}', text)
+    text = _BIND.sub(r'"bind": {"\1": \2}', text)
+    text = _SHAPE.sub(lambda found: f'"shapes": {{"{found[1]}": [{_listed(found[2])}]}}', text)
+    return text.replace(HOSTED, '"hosted": true')
 
 
-def as_options(told: str) -> str:
+def as_options(text: str) -> str:
     """Return a message with options in place of the fields of a request."""
-    told = _BIND_FIELD.sub(r"--bind \1=\2", told)
-    told = _SHAPE_FIELD.sub(lambda f: f"--shape {f[1]}={f[2].replace(', ', ',')}", told)
-    return told.replace('"hosted": true', HOSTED)
+    text = _BIND_FIELD.sub(r"--bind \1=\2", text)
+    text = _SHAPE_FIELD.sub(lambda f: f"--shape {f[1]}={f[2].replace(', ', ',')}", text)
+    return text.replace('"hosted": true', HOSTED)
 
 
 def _listed(extents: str) -> str:

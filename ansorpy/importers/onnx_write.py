@@ -63,7 +63,7 @@ def operator_counts(path: Path) -> Counter[str]:
 class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.made = onnx.GraphProto(name=graph.name)
+        self.proto = onnx.GraphProto(name=graph.name)
         self.names = {name: name for name in graph.values}
         self._taken = {*graph.values, *(output.name for output in graph.outputs)}
         self._copies: list[tuple[str, str]] = []
@@ -73,17 +73,17 @@ class _Writer:
         """Return the model; `_named` first, because nodes write the names of outputs."""
         self._named()
         for name, weight in self.graph.weights.items():
-            self.made.initializer.append(tensor_of(self.names[name], weight))
+            self.proto.initializer.append(tensor_of(self.names[name], weight))
         for node in self.graph.nodes:
             self._node(node)
         for value, output in self._copies:
-            self.made.node.append(onnx.helper.make_node("Identity", [value], [output]))
+            self.proto.node.append(onnx.helper.make_node("Identity", [value], [output]))
         for name in self.graph.inputs:
-            self.made.input.append(_info(self.names[name], self.graph.values[name]))
+            self.proto.input.append(_info(self.names[name], self.graph.values[name]))
         for one in self.graph.outputs:
-            self.made.output.append(_info(one.name, self.graph.values[one.value]))
+            self.proto.output.append(_info(one.name, self.graph.values[one.value]))
         model = onnx.helper.make_model(
-            self.made, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
+            self.proto, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
             producer_name="ansorpy",
         )  # fmt: skip
         try:
@@ -154,7 +154,7 @@ class _Writer:
         attrs: Mapping[str, Attribute], label: str, schema: Any = None,
     ) -> None:  # fmt: skip
         """Add a node of ONNX."""
-        made = self.made.node.add(op_type=op, name=self._label(label))
+        made = self.proto.node.add(op_type=op, name=self._label(label))
         made.input.extend(inputs)
         made.output.extend(outputs)
         for name, value in attrs.items():
@@ -169,7 +169,7 @@ class _Writer:
         """Add a constant of one number and return its name."""
         name = self._fresh(like)
         array = np.array(value, "float32" if dtype == "bfloat16" else dtype)
-        self.made.initializer.append(tensor_of(name, Weight.of(array)))
+        self.proto.initializer.append(tensor_of(name, Weight.of(array)))
         return name
 
     def _constant(self, value: Attribute, name: str, node: Node) -> str:
@@ -178,7 +178,7 @@ class _Writer:
             "int64"
         )  # fmt: skip
         made = self._fresh(node.outputs[0])
-        self.made.initializer.append(tensor_of(made, Weight.of(np.array(value, dtype))))
+        self.proto.initializer.append(tensor_of(made, Weight.of(np.array(value, dtype))))
         return made
 
 

@@ -118,6 +118,6 @@ def _check_same(document: Document, home: HomeModel, bundle: str) -> None:
             place = f"{found.part[:-1]} {found.number} ({names[at][:80]!r})"
     raise GraphError(
         f"cannot join {bundle} with {home.graph.name!r} because its graph is another one: {place}"
-        f" is {found.other[:160]}; expected {found.one[:160]}, as in the graph that was tuned: by"
+        f" is {found.right[:160]}; expected {found.left[:160]}, as in the graph that was tuned: by"
         " the same version of ansorpy, with the same --bind and --shape"
     )

@@ -161,35 +161,35 @@ class Difference:
 
     part: str
     number: int
-    one: str
-    other: str
+    left: str
+    right: str
 
 
-def first_difference(one: Document, other: Document) -> Difference | None:
+def first_difference(left: Document, right: Document) -> Difference | None:
     """Return the first difference of two documents, None if they are equal.
 
     Texts are compared, so that numbers of another kind differ too.
     """
     for part in ("inputs", "weights", "nodes", "outputs"):
-        for number, pair in enumerate(zip_longest(one.json[part], other.json[part])):
+        for number, pair in enumerate(zip_longest(left.json[part], right.json[part])):
             a, b = (json.dumps(item, sort_keys=True) for item in pair)
             if a != b:
                 return Difference(part, number, a, b)
     return None
 
 
-def _weight(one: SentTensor, number: int) -> Weight:
-    if one.data is not None:
-        return Weight.of(one.array, one.dtype)
+def _weight(tensor: SentTensor, number: int) -> Weight:
+    if tensor.data is not None:
+        return Weight.of(tensor.array, tensor.dtype)
     # No two absent weights are known to be equal: each has a digest of its own.
-    return Weight(one.shape, one.dtype, sha256(f"absent {number}".encode()).hexdigest())
+    return Weight(tensor.shape, tensor.dtype, sha256(f"absent {number}".encode()).hexdigest())
 
 
-def _tensor(one: SentTensor) -> dict[str, Any]:
-    facts = {"dtype": one.dtype, "shape": list(one.shape)}
-    if one.data is None:
+def _tensor(tensor: SentTensor) -> dict[str, Any]:
+    facts = {"dtype": tensor.dtype, "shape": list(tensor.shape)}
+    if tensor.data is None:
         return facts
-    return facts | {"data": base64.b64encode(one.data).decode("ascii")}
+    return facts | {"data": base64.b64encode(tensor.data).decode("ascii")}
 
 
 def _attribute(value: Attribute) -> Any:

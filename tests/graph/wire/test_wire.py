@@ -129,7 +129,7 @@ def test_the_first_difference_is_found() -> None:
     assert (found.part, found.number) == ("nodes", 2)
     shorter = first_difference(document, replace(document, nodes=tuple(nodes[:2])))
     assert shorter is not None
-    assert (shorter.number, shorter.other) == (2, "null")
+    assert (shorter.number, shorter.right) == (2, "null")
 
 
 def test_a_symbolic_extent_is_refused_with_its_name() -> None:
