@@ -251,10 +251,10 @@ def _check_answer(answer: object) -> None:
         raise TypeError(f"it returned {shown(repr(answer))}, not an Answer")
 
 
-def _check_successors(at: Cursor, made: list[Cursor]) -> None:
-    if len(made) > SUCCESSORS:
+def _check_successors(at: Cursor, successors: list[Cursor]) -> None:
+    if len(successors) > SUCCESSORS:
         raise ValueError(f"it yielded more than {SUCCESSORS} successors")
-    for successor in made:
+    for successor in successors:
         if not isinstance(successor, Cursor):
             raise TypeError(f"it yielded {shown(repr(successor))}, not a Cursor")
         if successor.index >= len(successor.state.stages):

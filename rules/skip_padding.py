@@ -96,10 +96,10 @@ class SkipPadding(Rule):
         )
 
 
-def _lengths(found: Padding, most: int, parts: int) -> dict[str, Lengths]:
+def _lengths(padding: Padding, most: int, parts: int) -> dict[str, Lengths]:
     """Return the lengths of the inner parts of the axes that decide the condition."""
     answer: dict[str, Lengths] = {}
-    for *phases, axis in reversed(found.dimensions):
+    for *phases, axis in reversed(padding.dimensions):
         length = _even_cut(axis.extent, most)
         if length > 1:  # the other axes of its condition are split once, too
             answer |= {phase.name: _once(phase, 1, parts) for phase in phases}

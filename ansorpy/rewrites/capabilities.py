@@ -66,10 +66,10 @@ def _of_cpu(target: Target) -> list[Capability]:
     return found
 
 
-def _lacks(one: Intrinsic, target: Target) -> str:
-    if one.on(target.features):
+def _lacks(intrinsic: Intrinsic, target: Target) -> str:
+    if intrinsic.on(target.features):
         return ""
-    ways = (sorted(set(way) - set(target.features)) for way in one.ways)
+    ways = (sorted(set(way) - set(target.features)) for way in intrinsic.ways)
     return "the processor lacks " + " or ".join(" and ".join(way) for way in ways)
 
 

@@ -44,12 +44,12 @@ def find_group(node: Node) -> tuple[Grouped | None, Answer]:
     return None, no(f"{node.name} divides none of its axes")
 
 
-def grouped(node: Compute, found: Grouped) -> tuple[Compute, Compute]:
+def grouped(node: Compute, grouping: Grouped) -> tuple[Compute, Compute]:
     """Return the node with the axis split in two, and a copy under the old name that joins it.
 
     Values, and the order of additions, do not change.
     """
-    axis, size = found.axis, found.size
+    axis, size = grouping.axis, grouping.size
     group = f"{axis.name}_group"
     at = node.axes.index(axis)
     outer, inner = Axis(group, axis.extent // size), Axis(axis.name, size)

@@ -142,15 +142,15 @@ def unify(pattern: Expr, expr: Expr) -> dict[str, Read] | None:
     return found if _same(pattern, expr, found) else None
 
 
-def _same(pattern: Expr, expr: Expr, found: dict[str, Read]) -> bool:
+def _same(pattern: Expr, expr: Expr, bound: dict[str, Read]) -> bool:
     match pattern, expr:
         case Read(tensor=name), Read():
-            found[name] = expr
+            bound[name] = expr
             return True
         case Cast(dtype=dtype, a=a), Cast(dtype=other, a=b):
-            return dtype == other and _same(a, b, found)
+            return dtype == other and _same(a, b, bound)
         case Binary(op=op, a=a, b=b), Binary(op=other, a=c, b=d):
-            return op == other and _same(a, c, found) and _same(b, d, found)
+            return op == other and _same(a, c, bound) and _same(b, d, bound)
         case ((Const() | Var() | Call() | Select()), _):
             return pattern == expr
         case _:

@@ -66,71 +66,77 @@ class Dot:
         return f"{self.axis.name}_step"
 
 
-def find_dot(node: Node, one: Intrinsic) -> tuple[Dot | None, Answer]:
-    """Return a node as steps of `one`, or the obstacle.
+def find_dot(node: Node, intrinsic: Intrinsic) -> tuple[Dot | None, Answer]:
+    """Return a node as steps of an intrinsic, or the obstacle.
 
     The spatial axes are tried from the last for the lanes, the reduce axes from the longest.
     """
     if not isinstance(node, Compute) or node.combiner != "sum":
         return None, no(f"{node.name} is not a sum")
-    found = unify(one.body, node.body[0]) if node.dtype == one.into else None
+    found = unify(intrinsic.body, node.body[0]) if node.dtype == intrinsic.into else None
     if found is None:
-        return None, no(f"{node.name} is not a sum of products as {one.name} computes")
+        return None, no(f"{node.name} is not a sum of products as {intrinsic.name} computes")
     reads = (found[LEFT], found[RIGHT])
     if any(map(gathers, reads)):
-        return None, no(f"{node.name} gathers: {one.name} needs operands at known distances")
-    why = no(f"no two axes of {node.name} lie as {one.name} needs them")
+        return None, no(f"{node.name} gathers: {intrinsic.name} needs operands at known distances")
+    why = no(f"no two axes of {node.name} lie as {intrinsic.name} needs them")
     for axis in sorted(node.reduce_axes, key=lambda axis: -axis.extent):
-        if axis.extent < one.steps or not all(_stands_alone(read, axis.name) for read in reads):
+        if axis.extent < intrinsic.steps or not all(
+            _stands_alone(read, axis.name) for read in reads
+        ):
             continue
-        if one.matrices and 2 * axis.extent < one.steps * one.groups:
-            why = no(f"{axis.name} of {node.name} is too short for the groups of {one.name}")
+        if intrinsic.matrices and 2 * axis.extent < intrinsic.steps * intrinsic.groups:
+            why = no(f"{axis.name} of {node.name} is too short for the groups of {intrinsic.name}")
             continue
         for lane in reversed(node.axes):
-            dot, last = _along(node, one, axis, lane, reads)
+            dot, last = _along(node, intrinsic, axis, lane, reads)
             why = last if lane is node.axes[-1] else why  # the expected axis
             if dot is not None:
                 rows = f", rows along {dot.row}" if dot.row else ""
                 return dot, yes(
-                    f"{node.name} takes {axis.name} in steps of {one.steps} by {one.name},"
-                    f" lanes along {lane.name}{rows}"
+                    f"{node.name} takes {axis.name} in steps of {intrinsic.steps} by"
+                    f" {intrinsic.name}, lanes along {lane.name}{rows}"
                 )
     return None, why
 
 
-def multiplies(node: Node, one: Intrinsic) -> bool:
-    """Return if `one` sums products of the dtypes of a node, in any layout of the operands."""
-    if not isinstance(node, Compute) or node.dtype != one.into:
+def multiplies(node: Node, intrinsic: Intrinsic) -> bool:
+    """Return if an intrinsic sums products of a node's dtypes, in any layout of its operands."""
+    if not isinstance(node, Compute) or node.dtype != intrinsic.into:
         return False
-    found = unify(one.body, node.body[0])
+    found = unify(intrinsic.body, node.body[0])
     dtypes = [] if found is None else [read.dtype for read in found.values()]
     return bool(dtypes) and any(
-        _moved(one, wide, narrow) is not None for wide, narrow in (dtypes, dtypes[::-1])
+        _moved(intrinsic, wide, narrow) is not None for wide, narrow in (dtypes, dtypes[::-1])
     )
 
 
 def _along(
-    node: Compute, one: Intrinsic, axis: Axis, lane: Axis, reads: Sequence[Read]
+    node: Compute, intrinsic: Intrinsic, axis: Axis, lane: Axis, reads: Sequence[Read]
 ) -> tuple[Dot | None, Answer]:
     wide = [read for read in reads if lane.name in _names(read)]
     narrow = [read for read in reads if lane.name not in _names(read)]
     if len(wide) != 1 or len(narrow) != 1 or not _moves_along(wide[0], lane.name):
         return None, no(f"not one operand of {node.name} moves along {lane.name}")
     row = ""
-    if one.matrices:
-        if 2 * lane.extent < one.lanes:
-            return None, no(f"{lane.name} of {node.name} is too short for the lanes of {one.name}")
+    if intrinsic.matrices:
+        if 2 * lane.extent < intrinsic.lanes:
+            return None, no(
+                f"{lane.name} of {node.name} is too short for the lanes of {intrinsic.name}"
+            )
         rows = [each for each in node.axes if _is_row(each, wide[0], narrow[0])]
-        rows = [each for each in rows if 4 * each.extent >= one.rows]
+        rows = [each for each in rows if 4 * each.extent >= intrinsic.rows]
         if not rows:
-            return None, no(f"no axis of {node.name} is long enough for the rows of {one.name}")
-        fullest = max(rows, key=lambda each: (min(each.extent, one.rows), node.axes.index(each)))
+            return None, no(
+                f"no axis of {node.name} is long enough for the rows of {intrinsic.name}"
+            )
+        fullest = max(rows, key=lambda a: (min(a.extent, intrinsic.rows), node.axes.index(a)))
         row = fullest.name
-    moved = _moved(one, wide[0].dtype, narrow[0].dtype)
+    moved = _moved(intrinsic, wide[0].dtype, narrow[0].dtype)
     if moved is None:
         dtypes = f"{wide[0].dtype} and {narrow[0].dtype}"
-        return None, no(f"{one.name} does not multiply {dtypes}")
-    return Dot(one, axis, lane.name, wide[0], narrow[0], moved, row), yes("")
+        return None, no(f"{intrinsic.name} does not multiply {dtypes}")
+    return Dot(intrinsic, axis, lane.name, wide[0], narrow[0], moved, row), yes("")
 
 
 def _is_row(axis: Axis, wide: Read, narrow: Read) -> bool:
@@ -157,13 +163,14 @@ def _moves_along(read: Read, lane: str) -> bool:
     return len(found) == 1 and found[0] is not None and found[0][1].get(lane) == 1
 
 
-def _moved(one: Intrinsic, wide: str, narrow: str) -> int | None:
+def _moved(intrinsic: Intrinsic, wide: str, narrow: str) -> int | None:
     """Return the number to add to the wide operand so that the dtypes fit; None if none fits."""
-    if one.matrices:
-        return 0 if (narrow, wide) == (one.left, one.right) else None
-    if sorted((wide, narrow)) == sorted((one.left, one.right)):
+    if intrinsic.matrices:
+        return 0 if (narrow, wide) == (intrinsic.left, intrinsic.right) else None
+    if sorted((wide, narrow)) == sorted((intrinsic.left, intrinsic.right)):
         return 0
-    if wide != narrow or wide not in EIGHT_BITS or {one.left, one.right} != set(EIGHT_BITS):
+    operands = {intrinsic.left, intrinsic.right}
+    if wide != narrow or wide not in EIGHT_BITS or operands != set(EIGHT_BITS):
         return None
     return HALF if wide == "int8" else -HALF
 
@@ -230,9 +237,9 @@ def _wide(node: Compute, dot: Dot, source: Node) -> Compute:
     return Compute(f"{node.name}_wide", axes, (_inside(dot, place, value, dtype),), (dtype,))
 
 
-def _read_wide(node: Compute, dot: Dot, made: Compute) -> Read:
+def _read_wide(node: Compute, dot: Dot, packed: Compute) -> Read:
     indices = [dot.wide.indices[d] for d in _order(dot, dot.wide)]
-    return Read(made.name, (Var(dot.axis.name), *indices, Var(dot.step)), made.dtype)
+    return Read(packed.name, (Var(dot.axis.name), *indices, Var(dot.step)), packed.dtype)
 
 
 def _narrow(node: Compute, dot: Dot, source: Node) -> tuple[Read, Compute | None]:
