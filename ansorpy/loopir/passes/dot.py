@@ -31,15 +31,14 @@ def dot_function(
 
 
 def _matches(
-    one: Intrinsic, store: Store, step: str, vector: str, buffers: Mapping[str, Buffer]
+    intrinsic: Intrinsic, store: Store, step: str, vector: str, buffers: Mapping[str, Buffer]
 ) -> bool:
-    found = unify(one.body, store.values[0])
-    if found is None or buffers[store.buffers[0]].dtype != one.into:
+    found = unify(intrinsic.body, store.values[0])
+    if found is None or buffers[store.buffers[0]].dtype != intrinsic.into:
         return False
-    dtypes = {found[LEFT].dtype, found[RIGHT].dtype}
-    if len(dtypes) != len({one.left, one.right}) or dtypes != {one.left, one.right}:
+    if {found[LEFT].dtype, found[RIGHT].dtype} != {intrinsic.left, intrinsic.right}:
         return False
-    return all(_lies(read, step, vector, one.steps, buffers) for read in found.values())
+    return all(_lies(read, step, vector, intrinsic.steps, buffers) for read in found.values())
 
 
 def _lies(read: Read, step: str, vector: str, steps: int, buffers: Mapping[str, Buffer]) -> bool:

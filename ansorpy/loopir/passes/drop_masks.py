@@ -175,5 +175,5 @@ def _guarded(value: Expr, cond: Expr, every: bool = False) -> Expr:
             return rebuild(value, tuple(_guarded(part, cond, every) for part in children(value)))
 
 
-def _related(one: Expr, other: Expr) -> bool:
-    return bool(variables(one) & variables(other))
+def _related(a: Expr, b: Expr) -> bool:
+    return bool(variables(a) & variables(b))

@@ -87,12 +87,13 @@ def _instruction(
 
 
 def _rows_and_groups(
-    one: Intrinsic, store: Store, chain: Sequence[For], vector: str, buffers: Mapping[str, Buffer]
-) -> tuple[str, str] | None:
-    found = unify(one.body, store.values[0])
-    if found is None or buffers[store.buffers[0]].dtype != one.into:
+    intrinsic: Intrinsic, store: Store, chain: Sequence[For], vector: str,
+    buffers: Mapping[str, Buffer],
+) -> tuple[str, str] | None:  # fmt: skip
+    found = unify(intrinsic.body, store.values[0])
+    if found is None or buffers[store.buffers[0]].dtype != intrinsic.into:
         return None
-    into = Read(store.buffers[0], store.index, one.into)
+    into = Read(store.buffers[0], store.index, intrinsic.into)
     names = [each.var for each in chain]
     steps = [_distances(read, names, buffers) for read in (into, *found.values())]
     if any(each is None for each in steps):
@@ -100,9 +101,9 @@ def _rows_and_groups(
     total, a, b = (each for each in steps if each is not None)
     narrow, wide = (a, b) if vector not in a else (b, a)
     dtypes = [read.dtype for read in found.values()]
-    if (dtypes if narrow is a else dtypes[::-1]) != [one.left, one.right]:
+    if (dtypes if narrow is a else dtypes[::-1]) != [intrinsic.left, intrinsic.right]:
         return None
-    lies = (total.get(vector), wide.get(vector), narrow.get(vector)) == (1, one.steps, None)
+    lies = (total.get(vector), wide.get(vector), narrow.get(vector)) == (1, intrinsic.steps, None)
     step = chain[-1].var
     if not lies or (narrow.get(step), wide.get(step), total.get(step)) != (1, 1, None):
         return None
@@ -111,8 +112,8 @@ def _rows_and_groups(
         if each.kind is LoopKind.UNROLL and each.var in narrow.keys() & total.keys() - wide.keys()
     ]  # fmt: skip
     groups = [
-        each.var for each in chain[:-1]
-        if each.kind is LoopKind.GROUP and narrow.get(each.var) == one.steps and each.var in wide
+        loop for loop in (each.var for each in chain[:-1] if each.kind is LoopKind.GROUP)
+        if narrow.get(loop) == intrinsic.steps and loop in wide
     ]  # fmt: skip
     # Of several axes, take the one with the fewest blocks; the others run row by row.
     row = min(rows, key=lambda each: -(-_extent(each) // LANES) / _extent(each), default=None)

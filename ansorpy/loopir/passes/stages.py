@@ -188,43 +188,43 @@ def _is_plain(tile: Tile, buffers: Mapping[str, Buffer]) -> bool:
     return held is not None and held.dtype == value.dtype and size_bytes >= LEAST_BYTES
 
 
-def _words(found: Pipeline) -> int:
+def _words(pipeline: Pipeline) -> int:
     """Return the registers of a thread that hold computed elements of the next step."""
     return sum(
         prod(n for _, n in copy.dims) * max(1, SIZE_BYTES[copy.store.values[0].dtype] // 4)
-        for copy in found.copies
+        for copy in pipeline.copies
         if not copy.asynchronous
     )
 
 
-def _in_stages(stmt: Stmt, found: Mapping[int, Pipeline], names: frozenset[str]) -> Stmt:
-    if id(stmt) in found:
-        return _pipelined(found[id(stmt)], names)
-    parts = tuple(_in_stages(part, found, names) for part in stmt_children(stmt))
+def _in_stages(stmt: Stmt, pipelines: Mapping[int, Pipeline], names: frozenset[str]) -> Stmt:
+    if id(stmt) in pipelines:
+        return _pipelined(pipelines[id(stmt)], names)
+    parts = tuple(_in_stages(part, pipelines, names) for part in stmt_children(stmt))
     if isinstance(stmt, Alloc) and stmt.buffer.name in names:
         shape = (Const(STAGES), *stmt.buffer.shape)
         return Alloc(replace(stmt.buffer, shape=shape), *parts)
     return rebuild_stmt(stmt, parts) if parts else _of_stage(stmt, ZERO, names)
 
 
-def _pipelined(one: Pipeline, names: frozenset[str]) -> Stmt:
-    step, last = Var(one.var), one.steps - 1
+def _pipelined(pipeline: Pipeline, names: frozenset[str]) -> Stmt:
+    step, last = Var(pipeline.var), pipeline.steps - 1
     after = add(step, ONE)
-    late = [copy for copy in one.copies if copy.asynchronous]
-    computed = [copy for copy in one.copies if not copy.asynchronous]
+    late = [copy for copy in pipeline.copies if copy.asynchronous]
+    computed = [copy for copy in pipeline.copies if not copy.asynchronous]
     held = [_held(copy) for copy in computed]
     loads = [_load(copy, buffer) for copy, buffer in zip(computed, held, strict=True)]
     fills = [_fill(copy, buffer) for copy, buffer in zip(computed, held, strict=True)]
 
     def run(parts: list[Tile] | tuple[Stmt, ...], at: Expr) -> tuple[Stmt, ...]:
         stage = mod(at, Const(STAGES)) if not isinstance(at, Const) else _divided(at, STAGES)[0]
-        return tuple(_of_stage(one.at(part, at), stage, names) for part in parts)
+        return tuple(_of_stage(pipeline.at(part, at), stage, names) for part in parts)
 
-    body = seq(*run([*late, *loads], after), *run(one.rest, step), *run(fills, after))
+    body = seq(*run([*late, *loads], after), *run(pipeline.rest, step), *run(fills, after))
     for buffer in reversed(held):
         body = Alloc(buffer, body)
-    first = run(one.copies, ZERO)
-    return seq(*first, For(one.var, Const(last), body), *run(one.rest, Const(last)))
+    first = run(pipeline.copies, ZERO)
+    return seq(*first, For(pipeline.var, Const(last), body), *run(pipeline.rest, Const(last)))
 
 
 def _held(copy: Tile) -> Buffer:

@@ -71,7 +71,7 @@ def tile(program: Program, target: Target) -> Program:
     return map_phases(program, tiled)
 
 
-def _collect_longest(stmt: Stmt, ranges: Mapping[str, Interval], found: dict[str, int]) -> None:
+def _collect_longest(stmt: Stmt, ranges: Mapping[str, Interval], longest: dict[str, int]) -> None:
     """Note the most iterations of the vector loops of every variable.
 
     Tiles along one variable then have equal lanes and equal dims, tails of a loop included: a tail
@@ -80,10 +80,10 @@ def _collect_longest(stmt: Stmt, ranges: Mapping[str, Interval], found: dict[str
     if isinstance(stmt, For):
         most = bounds(stmt.extent, ranges)[1]
         if stmt.kind is LoopKind.VECTOR:
-            found[stmt.var] = max(most, found.get(stmt.var, 1))
+            longest[stmt.var] = max(most, longest.get(stmt.var, 1))
         ranges = {**ranges, stmt.var: (0, max(0, most - 1))}
     for part in stmt_children(stmt):
-        _collect_longest(part, ranges, found)
+        _collect_longest(part, ranges, longest)
 
 
 def _tile(stmt: Stmt, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:

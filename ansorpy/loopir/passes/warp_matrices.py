@@ -232,16 +232,16 @@ def _on_matrices(nest: _Nest, arch: int) -> Stmt | None:
     return None
 
 
-def _offset(read: Read, nest: _Nest, one: WarpProduct) -> dict[str, int] | None:
+def _offset(read: Read, nest: _Nest, product: WarpProduct) -> dict[str, int] | None:
     """Return the strides of an operand in scratch by variable, 0 for the constant; or None.
 
     Other atoms, such as the number of a stage, are named by their text.
     """
     buffer = nest.buffers[read.tensor]
-    if buffer.scope is not Scope.LOCAL or {read.dtype, buffer.dtype} != {one.dtype}:
+    if buffer.scope is not Scope.LOCAL or {read.dtype, buffer.dtype} != {product.dtype}:
         return None
     offset: Form | None = flat_offset(read, buffer)
-    if offset is None or prod(buffer.extents) % one.run:
+    if offset is None or prod(buffer.extents) % product.run:
         return None
     own = {*nest.extents, *(name for name, _ in nest.tile.lanes)}
     if any(not isinstance(atom, Var) and own & variables(atom) for atom in offset.terms):
@@ -250,7 +250,7 @@ def _offset(read: Read, nest: _Nest, one: WarpProduct) -> dict[str, int] | None:
 
 
 def _dims(
-    nest: _Nest, one: WarpProduct, left: Mapping[str, int], right: Mapping[str, int]
+    nest: _Nest, product: WarpProduct, left: Mapping[str, int], right: Mapping[str, int]
 ) -> tuple[str, str, str] | None:
     """Return the dimensions of pairs of rows and of columns, and the steps; or None."""
     (rows, _), (columns, _) = nest.tile.lanes[-2:]
@@ -266,48 +266,47 @@ def _dims(
         and PAIR * right.get(name, 0) == right[columns]
     ]  # fmt: skip
     for step, extent in nest.extents.items():
-        if extent % one.steps or step in kept or not {step} <= left.keys() & right.keys():
+        if extent % product.steps or step in kept or not {step} <= left.keys() & right.keys():
             continue
         for pair in wide:
             near = ((left, {rows}), (right, {columns, pair}))
-            if pairs and all(_loadable(one, strides, step, names) for strides, names in near):
+            if pairs and all(_loadable(product, strides, step, names) for strides, names in near):
                 return pairs[0], pair, step
     return None
 
 
-def _loadable(
-    one: WarpProduct, strides: Mapping[str, int], step: str, neighbours: set[str]
-) -> bool:
-    """Return whether rows of matrices, along the steps or the neighbours, are aligned groups.
+def _loadable(product: WarpProduct, strides: Mapping[str, int], step: str, near: set[str]) -> bool:
+    """Return whether rows of matrices, along the steps or `near`, are aligned groups.
 
     Words have any places.
     """
-    if strides[step] != 1 and not one.turns:
+    if strides[step] != 1 and not product.turns:
         return True
-    along = {step} if strides[step] == 1 else neighbours
+    along = {step} if strides[step] == 1 else near
     first = min(strides[name] for name in along)
-    return first == 1 and all(n % one.run == 0 for name, n in strides.items() if name not in along)
+    parts = (n % product.run for name, n in strides.items() if name not in along)
+    return first == 1 and not any(parts)
 
 
-def _made(nest: _Nest, one: WarpProduct, row: str, column: str, step: str) -> Stmt:
+def _made(nest: _Nest, product: WarpProduct, row: str, column: str, step: str) -> Stmt:
     tile, extents = nest.tile, nest.extents
     kept = {name for one in tile.store.index for name in variables(one)}
     sums = tuple((name, n) for name, n in tile.dims if name in kept)
     products = prod(n for _, n in sums) // (PAIR * PAIR)
-    groups = extents[step] // one.steps
+    groups = extents[step] // product.steps
     fitting = [u for u in range(1, groups + 1) if groups % u == 0 and u * products <= PRODUCTS]
     own = max(fitting, default=1)
     group, inner = f"{step}.g", f"{step}.q"
-    at = add(mul(Var(group), Const(one.steps)), Var(inner))
+    at = add(mul(Var(group), Const(product.steps)), Var(inner))
     if own < groups:
-        at = add(mul(Var(step), Const(own * one.steps)), at)
+        at = add(mul(Var(step), Const(own * product.steps)), at)
     moved = substitute_stmt(tile.store, {step: at})
     assert isinstance(moved, Store)
     made: Stmt = replace(
         tile,
-        dims=(*sums, (group, own), (inner, one.steps)),
+        dims=(*sums, (group, own), (inner, product.steps)),
         store=moved,
-        dot=(inner, one.function),
+        dot=(inner, product.function),
         matrix=Matrix(row, group, column=column),
     )
     around = {name: n for name, n in extents.items() if name not in kept}
