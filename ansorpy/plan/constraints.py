@@ -58,16 +58,16 @@ def constraints(
     return tuple(answer)
 
 
-def _in_registers(made: Domain, dot: Dotted | None, target: Target) -> list[Expr]:
+def _in_registers(domain: Domain, dot: Dotted | None, target: Target) -> list[Expr]:
     """Return the limits on the accumulators of a stage and on the code length of its tile."""
-    lanes = lanes_of(made.work, target)
-    sums = _register_tile(made, lanes, dot)
+    lanes = lanes_of(domain.work, target)
+    sums = _register_tile(domain, lanes, dot)
     if sums is None:
         return []
     if dot is None or not dot.row:
         return [Binary("le", sums, Const(target.registers - SPARE_REGISTERS))]
     products = sums
-    for part in made.parts:
+    for part in domain.parts:
         if part.kind is LoopKind.GROUP and part.length is not None:
             products = mul(
                 products, ceildiv(part.length, Const(instruction_block(part, lanes, dot)))
@@ -76,12 +76,12 @@ def _in_registers(made: Domain, dot: Dotted | None, target: Target) -> list[Expr
     return [Binary("le", count, Const(most)) for count, most in limits]
 
 
-def _register_tile(made: Domain, lanes: int, dot: Dotted | None) -> Expr | None:
+def _register_tile(domain: Domain, lanes: int, dot: Dotted | None) -> Expr | None:
     """Return the number of registers for the accumulators of a tiled reduction."""
-    if made.work.combiner is None:
+    if domain.work.combiner is None:
         return None
     answer: Expr | None = None
-    for part in made.parts:
+    for part in domain.parts:
         if part.reduce or part.length is None:
             continue
         if part.kind not in (LoopKind.VECTOR, LoopKind.UNROLL):

@@ -244,9 +244,9 @@ def _partial_results(work: Lowering, each: Work) -> Buffer:
     return Buffer(f"{each.name}.sum", each.dtypes[0], tuple(shape), scope)
 
 
-def _blocks_of_sums(made: Domain) -> list[AxisPart]:
+def _blocks_of_sums(domain: Domain) -> list[AxisPart]:
     """Return the loops over results inside of the outermost loop of a reduction."""
-    return [part for part in made.parts[_first_reduction(made) :] if not part.reduce]
+    return [part for part in domain.parts[_first_reduction(domain) :] if not part.reduce]
 
 
 def _axes_of(inner: list[AxisPart]) -> list[str]:
@@ -255,11 +255,11 @@ def _axes_of(inner: list[AxisPart]) -> list[str]:
     return sorted(dict.fromkeys(part.axis for part in inner), key=lambda axis: axis == lane)
 
 
-def _first_reduction(made: Domain) -> int:
+def _first_reduction(domain: Domain) -> int:
     """Return the position of the outermost loop of a reduction."""
     return next(
-        (i for i, part in enumerate(made.parts) if part.reduce and part.kind not in SUMMED),
-        len(made.parts),
+        (i for i, part in enumerate(domain.parts) if part.reduce and part.kind not in SUMMED),
+        len(domain.parts),
     )
 
 

@@ -68,7 +68,7 @@ class Pack:
     extent: int
     width: Expr  # P
     others: tuple[tuple[str, int], ...]  # the other axes, in the order of the stage's loops
-    made: Domain  # domain of the stage
+    domain: Domain  # domain of the stage
     blocks: tuple[AxisPart, ...]  # loops of the stage over the last of the other axes, in its order
     buffer: Buffer
     ahead: bool  # packed once, ahead of the calls
@@ -114,7 +114,7 @@ def indexed_by(indices: tuple[Expr, ...]) -> tuple[str, ...]:
     )
 
 
-def pack_of(made: Domain, tensor: str, of: tuple[int, ...], ahead: bool, target: Target) -> Pack:
+def pack_of(domain: Domain, tensor: str, of: tuple[int, ...], ahead: bool, target: Target) -> Pack:
     """Return the pack of `tensor`, of shape `of`, for a stage.
 
     Args:
@@ -123,63 +123,63 @@ def pack_of(made: Domain, tensor: str, of: tuple[int, ...], ahead: bool, target:
     Raises:
         LoweringError: `tensor` is not packable, or has no axis in the register tile.
     """
-    indices = packable(made.work, tensor, prod(of))
+    indices = packable(domain.work, tensor, prod(of))
     if indices is None:
         raise LoweringError(
-            f"cannot pack {tensor!r} for {made.work.name!r}: its reads are not affine and alike"
+            f"cannot pack {tensor!r} for {domain.work.name!r}: its reads are not affine and alike"
         )
     names = indexed_by(indices)
     tile = [
         part
-        for part in made.parts
+        for part in domain.parts
         if part.axis in names and part.kind in (LoopKind.VECTOR, LoopKind.UNROLL)
     ]
     if not tile:
         raise LoweringError(
-            f"cannot pack {tensor!r} for {made.work.name!r}: it has no axis in the register tile"
+            f"cannot pack {tensor!r} for {domain.work.name!r}: it has no axis in the register tile"
         )
     chosen = tile[-1]
-    extents = dict((*made.work.axes, *made.work.reduce_axes))
-    order = list(dict.fromkeys(part.axis for part in made.parts))
-    spatial = dict(made.work.axes)
-    steps = next((part.axis for part in made.parts if part.kind is LoopKind.DOT), None)
+    extents = dict((*domain.work.axes, *domain.work.reduce_axes))
+    order = list(dict.fromkeys(part.axis for part in domain.parts))
+    spatial = dict(domain.work.axes)
+    steps = next((part.axis for part in domain.parts if part.kind is LoopKind.DOT), None)
     steps = steps if steps in names else None
     rest = sorted(
         (name for name in names if name not in (chosen.axis, steps)),
         key=lambda name: (name not in spatial, order.index(name)),
     )
     width = ONE if chosen.length is None else chosen.length
-    read = next(read for read in made.work.reads if read.tensor == tensor)
+    read = next(read for read in domain.work.reads if read.tensor == tensor)
     extent = extents[chosen.axis]
     others = tuple((name, extents[name]) for name in rest)
-    name = f"{made.work.name}.{tensor}.pack"
+    name = f"{domain.work.name}.{tensor}.pack"
     within = None if steps is None else (steps, extents[steps])
     turned = chosen.kind is LoopKind.VECTOR and within is None and not ahead
     along = _along(indices, of, chosen.axis, others) if turned else ()
     lanes = target.lanes(read.dtype)
-    blocks = () if along else _blocks(made, rest)
+    blocks = () if along else _blocks(domain, rest)
     cut = {part.axis for part in blocks}
     shape = (
         ceildiv(Const(extent), width),
         *(Const(extents[name]) for name in rest if name not in cut),
-        *(made.extent(part) if part.length is None else part.length for part in blocks),
+        *(domain.extent(part) if part.length is None else part.length for part in blocks),
         width,
         *(() if within is None else (Const(within[1]),)),
     )
     buffer = Buffer(name, read.dtype, shape, Scope.GLOBAL)
     return Pack(
-        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, made,
+        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, domain,
         blocks, buffer, ahead, within, along, lanes,
     )  # fmt: skip
 
 
-def _blocks(made: Domain, others: list[str]) -> tuple[AxisPart, ...]:
+def _blocks(domain: Domain, others: list[str]) -> tuple[AxisPart, ...]:
     """Return the reduce loops in nest order if they cut several axes into blocks, else ().
 
     X[j, c, r] reduced in blocks of c is then read without gaps: X.pack[.., c0, r, c1, j1].
     """
     parts = tuple(
-        part for part in made.parts if part.axis in others and part.reduce and part.kind in _TERMS
+        part for part in domain.parts if part.axis in others and part.reduce and part.kind in _TERMS
     )
     axes = [part.axis for part in parts]
     cut = len(set(axes)) < len(axes)
@@ -302,8 +302,8 @@ def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
     values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in pack.whole}
     own: dict[str, Expr] = {part.var: Var(var(part.loop)) for part in pack.blocks}
     for part in pack.blocks:
-        loops.append(For(var(part.loop), substitute(pack.made.extent(part), own), _NOTHING))
-        values[part.axis] = substitute(pack.made.value(part.axis), own)
+        loops.append(For(var(part.loop), substitute(pack.domain.extent(part), own), _NOTHING))
+        values[part.axis] = substitute(pack.domain.value(part.axis), own)
     loops.append(For(lane.name, mul(pack.width, Const(count)), _NOTHING, LoopKind.VECTOR))
     if pack.steps is not None:
         values[name] = mod(lane, Const(count))

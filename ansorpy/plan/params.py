@@ -47,18 +47,20 @@ def _whole_lanes(part: AxisPart) -> bool:
     return part.kind is LoopKind.VECTOR and part.length is None
 
 
-def _steps(made: Domain, axis: str, lanes: int) -> tuple[int, ...]:
+def _steps(domain: Domain, axis: str, lanes: int) -> tuple[int, ...]:
     """Return the step lengths of an untiled vector loop that do not exceed its axis."""
-    extent = made.spans[axis].extent
+    extent = domain.spans[axis].extent
     most = int(extent.value) if isinstance(extent, Const) else max(VECTORS) * lanes
     return tuple(n * lanes for n in VECTORS if n == 1 or (n - 1) * lanes < most)
 
 
-def _tile_sizes(made: Domain, group: str, axis: str, lanes: int, dot: Dotted | None) -> list[Size]:
+def _tile_sizes(
+    domain: Domain, group: str, axis: str, lanes: int, dot: Dotted | None
+) -> list[Size]:
     """Return the tile sizes of a stage along one axis; a follower has none."""
-    extent = made.spans[axis].extent
+    extent = domain.spans[axis].extent
     answer = []
-    for part in made.of_axis(axis):
+    for part in domain.of_axis(axis):
         if not isinstance(part.length, Var) or not part.length.name.startswith(f"{group}."):
             continue
         if not isinstance(extent, Const):
@@ -66,7 +68,7 @@ def _tile_sizes(made: Domain, group: str, axis: str, lanes: int, dot: Dotted | N
         whole = int(extent.value)
         if isinstance(part.stride, Const):  # inner parts of fixed length count as one element
             whole = -(-whole // int(part.stride.value))
-        elif part.stride == Var(f"{made.work.name}.vec"):  # a step has a vector at least
+        elif part.stride == Var(f"{domain.work.name}.vec"):  # a step has a vector at least
             whole = -(-whole // lanes)
         multiple = min(instruction_block(part, lanes, dot), whole)
         level = int(part.length.name.rsplit(".", 1)[1])

@@ -15,7 +15,7 @@ ROWS: Final = (1, 2, 4)  # rows per block; more rows exceed the L1 cache and gai
 
 
 def with_row_blocks(
-    made: Domain, choice: Mapping[str, StageChoice], works: Mapping[str, Work]
+    domain: Domain, choice: Mapping[str, StageChoice], works: Mapping[str, Work]
 ) -> Domain:
     """Return the domain with its rows in blocks, by the size "<stage>.rows".
 
@@ -26,35 +26,35 @@ def with_row_blocks(
     At the end of a reduction the processor waits for its last sums; the reductions of other rows
     are independent and fill the wait. Any other domain is returned unchanged.
     """
-    name = made.work.name
+    name = domain.work.name
     attached = [
         (each, at.location.loop)
         for each, at in choice.items()
         if isinstance(at.location, Attached) and at.location.stage == name
     ]
     if not isinstance(choice[name].location, Root) or not attached:
-        return made
+        return domain
     loops = {loop for _, loop in attached}
-    rows = [part for part in made.parts if part.loop in loops and _is_whole(made, part)]
+    rows = [part for part in domain.parts if part.loop in loops and _is_whole(domain, part)]
     if len(loops) > 1 or not rows or all(works[each].combiner is None for each, _ in attached):
-        return made
+        return domain
     (row,) = rows
     size = Var(f"{name}.rows")
     inner = AxisPart(f"{row.var}.r", f"{row.loop}.r", row.axis, ONE, size, reduce=False)
     parts = []
-    for part in made.parts:
+    for part in domain.parts:
         parts += [replace(part, stride=size), inner] if part is row else [part]
-    return made.with_parts(tuple(parts))
+    return domain.with_parts(tuple(parts))
 
 
-def _is_whole(made: Domain, part: AxisPart) -> bool:
+def _is_whole(domain: Domain, part: AxisPart) -> bool:
     """Return True if a loop is a whole spatial axis of more than one element."""
-    alone = made.of_axis(part.axis) == (part,) and not part.reduce
-    return alone and made.spans[part.axis].extent not in (ZERO, ONE)
+    alone = domain.of_axis(part.axis) == (part,) and not part.reduce
+    return alone and domain.spans[part.axis].extent not in (ZERO, ONE)
 
 
-def row_counts(made: Domain, axis: str) -> tuple[int, ...]:
+def row_counts(domain: Domain, axis: str) -> tuple[int, ...]:
     """Return the possible numbers of rows per block."""
-    extent = made.spans[axis].extent
+    extent = domain.spans[axis].extent
     assert isinstance(extent, Const)  # the axis is whole
     return tuple(n for n in ROWS if n <= int(extent.value))

@@ -65,7 +65,7 @@ def thread_blocks(state: State) -> ThreadBlocks:
     return ThreadBlocks(tiled, following)
 
 
-def with_threads(made: Domain, stage: Stage, blocks: ThreadBlocks, place: Location) -> Domain:
+def with_threads(domain: Domain, stage: Stage, blocks: ThreadBlocks, place: Location) -> Domain:
     """Return the domain of a stage with its loops in the order in which a block runs them.
 
     tiled      the loops of the reduction, then of threads, then of the elements of a thread
@@ -75,15 +75,15 @@ def with_threads(made: Domain, stage: Stage, blocks: ThreadBlocks, place: Locati
     Not handled  a reduction that is computed inside of a block: one thread runs it.
     """
     if stage.name in blocks.tiled:
-        return _tiled(made, stage)
+        return _tiled(domain, stage)
     if stage.name in blocks.following:
-        return _following(made)
-    if blocks.host(place) and made.work.combiner is None:
-        return made.with_parts(tuple(replace(p, kind=LoopKind.SHARE) for p in made.parts))
-    return made
+        return _following(domain)
+    if blocks.host(place) and domain.work.combiner is None:
+        return domain.with_parts(tuple(replace(p, kind=LoopKind.SHARE) for p in domain.parts))
+    return domain
 
 
-def block_limits(made: Domain, target: Target) -> list[Expr]:
+def block_limits(domain: Domain, target: Target) -> list[Expr]:
     """Return the conditions on the threads of a block and on their registers.
 
     The number of threads is a multiple of a warp, unless the axes are too short for many.
@@ -91,12 +91,12 @@ def block_limits(made: Domain, target: Target) -> list[Expr]:
     threads: Expr = ONE
     sums: Expr = ONE
     most = 1
-    for part in made.parts:
+    for part in domain.parts:
         if part.length is None or part.reduce:
             continue
         if part.kind is LoopKind.THREAD:
             threads = mul(threads, part.length)
-            extent = made.spans[part.axis].extent
+            extent = domain.spans[part.axis].extent
             if isinstance(extent, Const):
                 most *= 1 << (int(extent.value).bit_length() - 1)
         else:
@@ -129,13 +129,13 @@ def _next_part(name: str) -> str:
     return f"{axis}.{int(level) + 1}"
 
 
-def _tiled(made: Domain, stage: Stage) -> Domain:
+def _tiled(domain: Domain, stage: Stage) -> Domain:
     threads = _band(stage)
     outer: list[AxisPart] = []
     steps: list[AxisPart] = []
     lanes: list[AxisPart] = []
     own: list[AxisPart] = []
-    for part in made.parts:
+    for part in domain.parts:
         inner = part.length is not None or not part.loop.endswith(".0")
         if part.loop in threads:
             lanes.append(replace(part, kind=LoopKind.THREAD, whole=True))
@@ -145,14 +145,14 @@ def _tiled(made: Domain, stage: Stage) -> Domain:
             steps.append(replace(part, kind=LoopKind.UNROLL))
         else:
             own.append(replace(part, kind=LoopKind.UNROLL, whole=part.length is not None))
-    axes = list(made.spans)
+    axes = list(domain.spans)
     own.sort(key=lambda part: axes.index(part.axis))
-    return made.with_parts((*outer, *steps, *lanes, *own))
+    return domain.with_parts((*outer, *steps, *lanes, *own))
 
 
-def _following(made: Domain) -> Domain:
+def _following(domain: Domain) -> Domain:
     outer, lanes, own = [], [], []
-    for part in made.parts:
+    for part in domain.parts:
         lengths = _factors(part.length)
         if len(lengths) < 2:
             outer.append(part)
@@ -169,7 +169,7 @@ def _following(made: Domain) -> Domain:
             stride = mul(length, stride)
         lanes += [piece for piece in pieces if piece.kind is LoopKind.THREAD]
         own += [piece for piece in pieces if piece.kind is not LoopKind.THREAD]
-    return made.with_parts((*outer, *lanes, *own))
+    return domain.with_parts((*outer, *lanes, *own))
 
 
 def _factors(length: Expr | None) -> list[Expr]:

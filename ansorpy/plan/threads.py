@@ -46,9 +46,11 @@ def _of_a_tile(part: object) -> bool:
     return isinstance(length, Var) and not length.name.endswith(".vec")
 
 
-def _rows(made: Domain) -> tuple[Const, ...]:
+def _rows(domain: Domain) -> tuple[Const, ...]:
     """Return the extent of the loop of a stage that is divided among the threads whole."""
-    found = (made.extent(p) for p in made.parts if p.kind is LoopKind.VECTOR and p.length is None)
+    found = (
+        domain.extent(p) for p in domain.parts if p.kind is LoopKind.VECTOR and p.length is None
+    )
     return tuple(extent for extent in found if isinstance(extent, Const))
 
 
@@ -100,5 +102,5 @@ def row_registers(
     return tuple(answer)
 
 
-def _reads(made: Domain, name: str) -> bool:
-    return any(read.tensor == name for read in made.work.reads)
+def _reads(domain: Domain, name: str) -> bool:
+    return any(read.tensor == name for read in domain.work.reads)

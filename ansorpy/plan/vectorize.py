@@ -60,7 +60,7 @@ class LaneReduce:
         return tuple(buffer.dtype for buffer in self.buffers)
 
 
-def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, LaneReduce | None]:
+def vectorize(domain: Domain, lane: str | None, target: Target) -> tuple[Domain, LaneReduce | None]:
     """Return the domain with its vectorized loop marked VECTOR and moved innermost.
 
     If the axis is split, its innermost part is vectorized, and the innermost parts of the other
@@ -71,92 +71,92 @@ def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
         LoweringError: the stage has no such axis, or a reduce axis that is not the last loop.
     """
     if lane is None:
-        return made, None
-    mine = [part for part in made.parts if _runs_along(part, lane, made.work)]
+        return domain, None
+    mine = [part for part in domain.parts if _runs_along(part, lane, domain.work)]
     if not mine:
-        raise LoweringError(f"cannot vectorize {made.work.name!r}: it has no axis {lane!r}")
+        raise LoweringError(f"cannot vectorize {domain.work.name!r}: it has no axis {lane!r}")
     last = mine[-1]
     if last.kind is LoopKind.VECTOR:
-        return made.with_parts((*(part for part in made.parts if part is not last), last)), None
+        return domain.with_parts((*(part for part in domain.parts if part is not last), last)), None
     if last.length is not None and last.reduce and target.kind == "cuda":
-        made, last = _in_steps(made, last)
+        domain, last = _in_steps(domain, last)
     elif last.length is not None:
         if last.reduce:
             raise LoweringError(
-                f"cannot vectorize {made.work.name!r}: its reduce axis {lane!r} is already split"
+                f"cannot vectorize {domain.work.name!r}: its reduce axis {lane!r} is already split"
             )
-        return _tiled(made, last), None
-    if made.spans[last.axis].extent == ONE:
-        return made, None
-    size = _steps(made)
+        return _tiled(domain, last), None
+    if domain.spans[last.axis].extent == ONE:
+        return domain, None
+    size = _steps(domain)
     inner = AxisPart(
         f"{last.var}.v", f"{last.loop}.v", last.axis, ONE, size, last.reduce, LoopKind.VECTOR
     )
     outer = last if last.length is not None else replace(last, stride=size)
-    parts = tuple(outer if part is last else part for part in made.parts)
-    split = made.with_parts((*parts, inner))
+    parts = tuple(outer if part is last else part for part in domain.parts)
+    split = domain.with_parts((*parts, inner))
     if not last.reduce:
         return split, None
-    if made.parts[-1] is not last:
+    if domain.parts[-1] is not last:
         raise LoweringError(
-            f"cannot vectorize {made.work.name!r}: its reduce axis {lane!r} is not the last loop"
+            f"cannot vectorize {domain.work.name!r}: its reduce axis {lane!r} is not the last loop"
         )
-    assert made.work.combiner is not None
+    assert domain.work.combiner is not None
     buffers = tuple(
-        Buffer(f"{made.work.name}.lanes{i}", dtype, (size,), Scope.LOCAL)
-        for i, dtype in enumerate(made.work.dtypes)
+        Buffer(f"{domain.work.name}.lanes{i}", dtype, (size,), Scope.LOCAL)
+        for i, dtype in enumerate(domain.work.dtypes)
     )
-    return split, LaneReduce(inner, buffers, made.work.combiner)
+    return split, LaneReduce(inner, buffers, domain.work.combiner)
 
 
-def _steps(made: Domain) -> Var:
+def _steps(domain: Domain) -> Var:
     """Return the size of the steps of an untiled vector loop."""
-    return Var(f"{made.work.name}.vec")
+    return Var(f"{domain.work.name}.vec")
 
 
-def _in_steps(made: Domain, last: AxisPart) -> tuple[Domain, AxisPart]:
+def _in_steps(domain: Domain, last: AxisPart) -> tuple[Domain, AxisPart]:
     """Return the domain in which all parts of an axis count steps of a vector loop inside."""
-    size = _steps(made)
+    size = _steps(domain)
     parts = [
         replace(part, stride=mul(part.stride, size)) if part.axis == last.axis else part
-        for part in made.parts
+        for part in domain.parts
     ]
-    return made.with_parts(tuple(parts)), parts[made.parts.index(last)]
+    return domain.with_parts(tuple(parts)), parts[domain.parts.index(last)]
 
 
-def with_steps(made: Domain, step: str, group: str = "") -> Domain:
+def with_steps(domain: Domain, step: str, group: str = "") -> Domain:
     """Return the domain with the loop over the steps of a dot-product instruction innermost.
 
     If the instruction takes groups of steps, the inner parts of all other reduce axes are the
     loops just outside, with the axis `group` as the last of them.
     """
-    (own,) = made.of_axis(step)
-    others = [part for part in made.parts if part is not own]
+    (own,) = domain.of_axis(step)
+    others = [part for part in domain.parts if part is not own]
     inner: list[AxisPart] = []
     if group:
         inner = [part for part in others if part.reduce and part.length is not None]
         inner.sort(key=lambda part: part.axis == group)
         others = [part for part in others if part not in inner]
     groups = (replace(part, kind=LoopKind.GROUP) for part in inner)
-    return made.with_parts((*others, *groups, replace(own, kind=LoopKind.DOT)))
+    return domain.with_parts((*others, *groups, replace(own, kind=LoopKind.DOT)))
 
 
 def _runs_along(part: AxisPart, lane: str, work: Work) -> bool:
     return part.loop == work.kept if lane == KEPT and work.kept else part.axis == lane
 
 
-def _tiled(made: Domain, lane: AxisPart) -> Domain:
+def _tiled(domain: Domain, lane: AxisPart) -> Domain:
     """Mark the register tile: the innermost part of every split spatial axis."""
-    reduces = [i for i, part in enumerate(made.parts) if part.reduce]
+    reduces = [i for i, part in enumerate(domain.parts) if part.reduce]
     first = reduces[-1] + 1 if reduces else 0
     others: list[AxisPart] = []
-    for i, part in enumerate(made.parts):
+    for i, part in enumerate(domain.parts):
         if part is lane:
             continue
-        innermost = made.of_axis(part.axis)[-1] is part and part.length is not None
+        innermost = domain.of_axis(part.axis)[-1] is part and part.length is not None
         unroll = i >= first and innermost and not part.reduce
         others.append(replace(part, kind=LoopKind.UNROLL) if unroll else part)
-    return made.with_parts((*others, replace(lane, kind=LoopKind.VECTOR)))
+    return domain.with_parts((*others, replace(lane, kind=LoopKind.VECTOR)))
 
 
 def lanes_of(work: Work, target: Target) -> int:
