@@ -26,7 +26,7 @@ NAMES: Final = tuple(f"B{i}.{field}" for i in range(BUFFERS) for field in _FIELD
 class Touched:
     """The footprints of all accesses of a program."""
 
-    made: ProgramStores
+    stores: ProgramStores
     footprints: tuple[tuple[Footprint, ...], ...]  # per statement, per access
 
     _per_iteration: dict[int, ColumnValue] = field(default_factory=dict)
@@ -36,12 +36,12 @@ class Touched:
     def whole_bytes(self) -> ColumnValue:
         """The bytes of all buffers that are not scratch memory of a loop."""
         sizes = {
-            access.buffer: _product_of(self.made.builder, access.shape) * access.element_bytes
-            for statement in self.made.statements
+            access.buffer: _product_of(self.stores.builder, access.shape) * access.element_bytes
+            for statement in self.stores.statements
             for access in statement.accesses
             if access.allocated_at == 0
         }
-        return reduce(ColumnValue.__add__, sizes.values(), self.made.builder.const(0))
+        return reduce(ColumnValue.__add__, sizes.values(), self.stores.builder.const(0))
 
     def per_iteration(self, loop: EnclosingLoop) -> ColumnValue:
         """Return the bytes that all statements in one iteration of a loop touch together.
@@ -62,7 +62,7 @@ class Touched:
                 several statements touch a buffer, the largest size counts.
         """
         largest: dict[str, ColumnValue] = {}
-        for statement, footprints in zip(self.made.statements, self.footprints, strict=True):
+        for statement, footprints in zip(self.stores.statements, self.footprints, strict=True):
             depth = _depth(statement, loop)
             if depth is None:
                 continue
@@ -79,7 +79,7 @@ class Touched:
             self._sharers[key] = sum(
                 any(access.buffer == buffer for access in statement.accesses)
                 and _depth(statement, loop) is not None
-                for statement in self.made.statements
+                for statement in self.stores.statements
             )
         return self._sharers[key]
 
@@ -88,27 +88,27 @@ def _bytes(footprint: Footprint, depth: int) -> ColumnValue:
     return footprint.elements[depth] * footprint.access.element_bytes
 
 
-def touched(made: ProgramStores) -> Touched:
+def touched(stores: ProgramStores) -> Touched:
     """Return the footprints of every statement."""
     return Touched(
-        made,
+        stores,
         tuple(
-            tuple(Footprint(made, statement, access) for access in statement.accesses)
-            for statement in made.statements
+            tuple(Footprint(stores, statement, access) for access in statement.accesses)
+            for statement in stores.statements
         ),
     )
 
 
-def features(found: Touched, position: int) -> list[ColumnValue]:
+def features(touched: Touched, position: int) -> list[ColumnValue]:
     """Return the 90 features of the statement at `position`, in the order of NAMES.
 
     The written buffer comes first, then the others in order of appearance, five at most. Missing
     buffers are zeros.
     """
-    builder = found.made.builder
+    builder = touched.stores.builder
     answer: list[ColumnValue] = []
-    for footprint in found.footprints[position][:BUFFERS]:
-        answer += _buffer(found, found.made.statements[position], footprint)
+    for footprint in touched.footprints[position][:BUFFERS]:
+        answer += _buffer(touched, touched.stores.statements[position], footprint)
     missing = BUFFERS * len(_FIELDS) - len(answer)
     return answer + [builder.const(0)] * missing
 
@@ -125,8 +125,8 @@ class _Reuse:
     count: ColumnValue
 
 
-def _buffer(found: Touched, statement: StoreStatement, footprint: Footprint) -> list[ColumnValue]:
-    builder, access = found.made.builder, footprint.access
+def _buffer(touched: Touched, statement: StoreStatement, footprint: Footprint) -> list[ColumnValue]:
+    builder, access = touched.stores.builder, footprint.access
     size = builder.const(access.element_bytes)
     iterations = _product(builder, statement.loops)
     all_bytes = iterations * size
@@ -134,7 +134,7 @@ def _buffer(found: Touched, statement: StoreStatement, footprint: Footprint) -> 
     stride, lines = _lines(builder, statement, footprint)
     run_bytes = (footprint.run(0) * size).at_most(LINE_BYTES)
     unique_lines = unique_bytes / run_bytes
-    reuse = _reuse(found, statement, footprint)
+    reuse = _reuse(touched, statement, footprint)
     # No reuse counts as half a use, so that its ratios exceed the ratios of a single reuse.
     uses = builder.where(reuse.count > 0.5, reuse.count, 0.5)
     one_hot = (access.reads and not access.writes, access.writes and not access.reads,
@@ -176,25 +176,25 @@ def _lines(
     return innermost, lines
 
 
-def _reuse(found: Touched, statement: StoreStatement, footprint: Footprint) -> _Reuse:
+def _reuse(touched: Touched, statement: StoreStatement, footprint: Footprint) -> _Reuse:
     """Return the innermost reuse: by a loop that does not move the address, or by a statement.
 
     Loops that run once are skipped, row by row. A loop outside of a scratch buffer does not read
     the same data again; it counts only if another statement shares the buffer.
     """
-    builder = found.made.builder
+    builder = touched.stores.builder
     zero, one = builder.const(0), builder.const(1)
     answer = _Reuse(zero, zero, one, zero, zero, zero)
     stops: list[tuple[EnclosingLoop, _Reuse]] = []
     iterations = one
     for depth in range(len(statement.loops) - 1, -1, -1):
         loop = statement.loops[depth]
-        others = found.sharers(loop, footprint.access.buffer) - 1
+        others = touched.sharers(loop, footprint.access.buffer) - 1
         still = depth >= footprint.access.allocated_at and not footprint.moves(loop)
         if still or others:
             count = loop.extent if still else builder.const(others)
             kind = (one, zero) if still else (zero, one)
-            size = found.per_iteration(loop)
+            size = touched.per_iteration(loop)
             stops.append((loop, _Reuse(*kind, zero, iterations, size, count)))
             if loop.extent.is_constant and not loop.extent.equals(1):
                 break

@@ -156,14 +156,14 @@ def _annotation(
     return [number, product, innermost, *one_hot]
 
 
-def _position(statement: StoreStatement, found: Sequence[EnclosingLoop]) -> str:
-    if not found:
+def _position(statement: StoreStatement, loops: Sequence[EnclosingLoop]) -> str:
+    if not loops:
         return "none"
     stored = frozenset[str]().union(*map(variables, statement.store.index))
     spatial = [loop for loop in statement.loops if loop.var in stored]
     reduced = [loop for loop in statement.loops if loop.var not in stored]
     seen = set()
-    for loop in found:
+    for loop in loops:
         band, name = (spatial, "spatial") if loop.var in stored else (reduced, "reduce")
         at = band.index(loop)
         place = "inner" if at == len(band) - 1 else "outer" if at == 0 else "middle"

@@ -78,9 +78,11 @@ def features(caches: Caches, position: int, target: Target) -> list[ColumnValue]
 
     For a matrix instruction, every row is a step and every product a tile.
     """
-    grouped = any(x.kind is LoopKind.GROUP for x in caches.found.made.statements[position].loops)
-    made = _Matrices if grouped else _Core
-    return made(caches, position, target).features()
+    grouped = any(
+        x.kind is LoopKind.GROUP for x in caches.touched.stores.statements[position].loops
+    )
+    kind = _Matrices if grouped else _Core
+    return kind(caches, position, target).features()
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +97,11 @@ class _Count:
 class _Core:
     def __init__(self, caches: Caches, position: int, target: Target) -> None:
         self.caches = caches
-        self.found = found = caches.found
-        self.builder: ColumnBuilder = found.made.builder
+        self.touched = touched = caches.touched
+        self.builder: ColumnBuilder = touched.stores.builder
         self.target = target
-        self.statement: StoreStatement = found.made.statements[position]
-        self.footprints: Sequence[Footprint] = found.footprints[position]
+        self.statement: StoreStatement = touched.stores.statements[position]
+        self.footprints: Sequence[Footprint] = touched.footprints[position]
         # A dot-product instruction is one step: its loop is none, and its elements are adjacent.
         self.loops = loops = [x for x in self.statement.loops if x.kind is not LoopKind.DOT]
         self.summed = [x for x in self.statement.loops if x.kind is LoopKind.DOT]
@@ -137,7 +139,7 @@ class _Core:
             self.builder.const(not self.statement.ahead),
             count.work, *self._issued(count, vectors, share),
             near, far, traffic.waits(), traffic.stretches(),
-            self.builder.where(self.found.whole_bytes <= self.target.l3_bytes, 0, far),
+            self.builder.where(self.touched.whole_bytes <= self.target.l3_bytes, 0, far),
         ]  # fmt: skip
 
     def _asked_for(self, past: ColumnValue, _share: ColumnValue) -> ColumnValue:
@@ -187,7 +189,7 @@ class _Core:
 
     def _last_extents(self) -> dict[str, ColumnValue]:
         """Return the extent of each loop in the last iteration of the loops around it."""
-        values = self.found.made.zeroed(self.loops)
+        values = self.touched.stores.zeroed(self.loops)
         last: dict[str, ColumnValue] = {}
         for loop in self.loops:
             extent = self.builder.of(loop.length, {**values, **self._minus_one(last)})

@@ -17,7 +17,7 @@ from ansorpy.target import Target
 class Occupancy:
     """A cache, and the bytes of it that all statements in an iteration of a loop occupy."""
 
-    found: Touched
+    touched: Touched
     size_bytes: int
 
     _known: dict[int, ColumnValue] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class Occupancy:
     def per_iteration(self, loop: EnclosingLoop) -> ColumnValue:
         """Return the bytes of one iteration; a buffer counts once, with its largest region."""
         if loop.number not in self._known:
-            self._known[loop.number] = self.found.together(loop, self._bytes)
+            self._known[loop.number] = self.touched.together(loop, self._bytes)
         return self._known[loop.number]
 
     def _bytes(self, footprint: Footprint, depth: int) -> ColumnValue:
@@ -42,12 +42,12 @@ class Occupancy:
 class Caches:
     """Occupancy of the L1 and L2 caches by the iterations of a program."""
 
-    found: Touched
+    touched: Touched
     first: Occupancy
     second: Occupancy
 
 
-def caches(found: Touched, target: Target) -> Caches:
+def caches(touched: Touched, target: Target) -> Caches:
     """Return the caches of a program."""
-    first, second = (Occupancy(found, size) for size in (target.l1_bytes, target.l2_bytes))
-    return Caches(found, first, second)
+    first, second = (Occupancy(touched, size) for size in (target.l1_bytes, target.l2_bytes))
+    return Caches(touched, first, second)

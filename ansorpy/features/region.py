@@ -43,15 +43,15 @@ class Footprint:
     """
 
     def __init__(
-        self, made: ProgramStores, statement: StoreStatement, access: BufferAccess
+        self, stores: ProgramStores, statement: StoreStatement, access: BufferAccess
     ) -> None:
         self.access = access
         loops = statement.loops
-        self.builder = made.builder
+        self.builder = stores.builder
         self._lines: dict[int, ColumnValue] = {}
         self._rows: dict[int, list[ColumnValue]] = {}
         self._places: dict[int, ColumnValue | None] = {}
-        self._values = made.zeroed(loops)
+        self._values = stores.zeroed(loops)
         names = frozenset(loop.var for loop in loops)
         self._indices = tuple(
             tuple(self._index(part, names) for part in index) for index in access.indices

@@ -21,7 +21,7 @@ class Traffic:
         self, caches: Caches, statement: StoreStatement, footprints: Sequence[Footprint]
     ) -> None:
         self.caches = caches
-        self.builder: ColumnBuilder = caches.found.made.builder
+        self.builder: ColumnBuilder = caches.touched.stores.builder
         self.statement = statement
         self.footprints = footprints
 
@@ -53,7 +53,7 @@ class Traffic:
             whole = footprint.lines(depth) * size
             bytes_ = self.builder.where(fits, whole, bytes_ * loop.extent)
         bytes_ = bytes_ * 2 if footprint.access.writes else bytes_
-        return self.builder.where(self.caches.found.whole_bytes <= cache.size_bytes, 0, bytes_)
+        return self.builder.where(self.caches.touched.whole_bytes <= cache.size_bytes, 0, bytes_)
 
     def waits(self) -> ColumnValue:
         """Return the number of regions beyond the L2 cache, each of which begins with a wait.

@@ -98,14 +98,14 @@ def walk(program: Program, sizes: Sequence[Size]) -> ProgramStores:
             buffer or a size that is not there.
     """
     builder = ColumnBuilder([(size.name, _only_value(size)) for size in sizes])
-    made = ProgramStores(builder, count(), builder.column, ())
+    stores = ProgramStores(builder, count(), builder.column, ())
     buffers = {buffer.name: (buffer, 0) for buffer in program.buffers}
-    found = [
-        replace(_statement(made, sizes, store, place), ahead=phase.ahead)
+    statements = [
+        replace(_statement(stores, sizes, store, place), ahead=phase.ahead)
         for phase in program.phases
-        for store, place in _stores(made, phase.body, _Place((), buffers))
+        for store, place in _stores(stores, phase.body, _Place((), buffers))
     ]
-    return replace(made, statements=tuple(found))
+    return replace(stores, statements=tuple(statements))
 
 
 def _only_value(size: Size) -> int | None:
@@ -115,25 +115,25 @@ def _only_value(size: Size) -> int | None:
     return size.multiple_of if size.extent <= size.multiple_of else None
 
 
-def _stores(made: ProgramStores, stmt: Stmt, place: _Place) -> Iterator[tuple[Store, _Place]]:
+def _stores(stores: ProgramStores, stmt: Stmt, place: _Place) -> Iterator[tuple[Store, _Place]]:
     match stmt:
         case Store():
             yield stmt, place
         case For(var=var, extent=extent, body=body, kind=kind):
-            largest = made.builder.of(extent, made.zeroed(place.loops))
-            loop = EnclosingLoop(next(made.numbers), var, largest, kind, extent)
+            largest = stores.builder.of(extent, stores.zeroed(place.loops))
+            loop = EnclosingLoop(next(stores.numbers), var, largest, kind, extent)
             inside = replace(place, loops=(*place.loops, loop))
-            yield from _stores(made, body, inside)
+            yield from _stores(stores, body, inside)
         case Seq(stmts=stmts):
             for part in stmts:
-                yield from _stores(made, part, place)
+                yield from _stores(stores, part, place)
         case Alloc(buffer=buffer, body=body):
             known = {**place.buffers, buffer.name: (buffer, len(place.loops))}
-            yield from _stores(made, body, replace(place, buffers=known))
+            yield from _stores(stores, body, replace(place, buffers=known))
         case If(cond=cond, then=then, other=other):
-            yield from _stores(made, then, replace(place, first=place.first | _first(cond)))
+            yield from _stores(stores, then, replace(place, first=place.first | _first(cond)))
             if other is not None:
-                yield from _stores(made, other, place)
+                yield from _stores(stores, other, place)
         case Tile() | Prefetch():
             raise LoweringError(
                 "cannot extract features of a program with register tiles; expected a symbolic one"
@@ -152,33 +152,33 @@ def _first(cond: Expr) -> frozenset[str]:
 
 
 def _statement(
-    made: ProgramStores, sizes: Sequence[Size], store: Store, place: _Place
+    stores: ProgramStores, sizes: Sequence[Size], store: Store, place: _Place
 ) -> StoreStatement:
-    one = made.builder.const(1)
+    one = stores.builder.const(1)
     # A statement that runs in the first iteration of a loop only counts once.
     loops = tuple(
         replace(loop, extent=one, length=Const(1)) if loop.var in place.first else loop
         for loop in place.loops
     )
-    accesses = _accesses(made, store, place)
-    return StoreStatement(store, loops, accesses, _unroll(made, sizes, store, loops))
+    accesses = _accesses(stores, store, place)
+    return StoreStatement(store, loops, accesses, _unroll(stores, sizes, store, loops))
 
 
-def _accesses(made: ProgramStores, store: Store, place: _Place) -> tuple[BufferAccess, ...]:
+def _accesses(stores: ProgramStores, store: Store, place: _Place) -> tuple[BufferAccess, ...]:
     """Return the buffers of a store, the written ones first, then in order of appearance."""
-    found: dict[str, list[tuple[Expr, ...]]] = {name: [store.index] for name in store.buffers}
+    indices_of: dict[str, list[tuple[Expr, ...]]] = {name: [store.index] for name in store.buffers}
     read: set[str] = set(store.buffers) if store.combiner is not None else set()
     for value in store.values:
         for part in reads(value):
-            found.setdefault(part.tensor, []).append(part.indices)
+            indices_of.setdefault(part.tensor, []).append(part.indices)
             read.add(part.tensor)
-    zeroed = made.zeroed(place.loops)
+    zeroed = stores.zeroed(place.loops)
     answer = []
-    for name, indices in found.items():
+    for name, indices in indices_of.items():
         if name not in place.buffers:
             raise LoweringError(f"buffer {name!r} is not declared")
         buffer, depth = place.buffers[name]
-        shape = tuple(made.builder.of(extent, zeroed) for extent in buffer.shape)
+        shape = tuple(stores.builder.of(extent, zeroed) for extent in buffer.shape)
         answer.append(
             BufferAccess(
                 name, shape, SIZE_BYTES[buffer.dtype], name in read, name in store.buffers,
@@ -190,7 +190,7 @@ def _accesses(made: ProgramStores, store: Store, place: _Place) -> tuple[BufferA
 
 
 def _unroll(
-    made: ProgramStores, sizes: Sequence[Size], store: Store, loops: Sequence[EnclosingLoop]
+    stores: ProgramStores, sizes: Sequence[Size], store: Store, loops: Sequence[EnclosingLoop]
 ) -> ColumnValue:
     """Return the unroll budget of the stage that the store belongs to, or 0.
 
@@ -200,5 +200,5 @@ def _unroll(
     owners = {loop.var.split(":")[0] for loop in loops[::-1][:1]} | set(store.buffers)
     for size in sizes:
         if size.role == "unroll" and size.name.rsplit(".", 1)[0] in owners:
-            return made.sizes[size.name]
-    return made.builder.const(0)
+            return stores.sizes[size.name]
+    return stores.builder.const(0)
