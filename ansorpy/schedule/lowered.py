@@ -162,12 +162,12 @@ def _strided(read: Read, axis: str) -> bool:
     return axis in indexed_by(read.indices[:-1]) or form is None or form[1].get(axis) != 1
 
 
-def _legal(schedule: Schedule, made: Scheduled) -> Scheduled:
+def _legal(schedule: Schedule, scheduled: Scheduled) -> Scheduled:
     """Return a plan and its row; raise SpecError if the row is illegal."""
-    why = refusal(made.plan, made.row)
+    why = refusal(scheduled.plan, scheduled.row)
     if why:
         raise SpecError(f"cannot take the sizes of the schedule because {_cause(schedule, why)}")
-    return made
+    return scheduled
 
 
 def _sized(

@@ -193,7 +193,7 @@ class DocumentTemplate:
 
     def knobs(self, dag: Dag) -> tuple[Knob, ...]:
         """Return the knobs of the document."""
-        return tuple(read_knob(dag, name, told) for name, told in self.document["knobs"].items())
+        return tuple(read_knob(dag, name, knob) for name, knob in self.document["knobs"].items())
 
     def schedule(self, dag: Dag, values: Values) -> Schedule:
         """Return the schedule with the values in their places."""
@@ -222,12 +222,12 @@ class TextTemplate:
     """
 
     text: str
-    told: Mapping[str, Any]  # the knobs as JSON
+    documents: Mapping[str, Any]  # the knobs as JSON
     lines: tuple[str, ...]  # lines of the schedule
 
     def knobs(self, dag: Dag) -> tuple[Knob, ...]:
         """Return the knobs of the lines `knob NAME = ...`."""
-        return tuple(read_knob(dag, name, told) for name, told in self.told.items())
+        return tuple(read_knob(dag, name, knob) for name, knob in self.documents.items())
 
     def schedule(self, dag: Dag, values: Values) -> Schedule:
         """Return the schedule with the values in their places."""
@@ -337,37 +337,37 @@ def _from_text(text: str) -> TextTemplate:
     return TextTemplate(text, told, tuple(lines))
 
 
-def _check_knobs(told: object) -> None:
-    if not isinstance(told, dict) or not 1 <= len(told) <= MAX_KNOBS:
+def _check_knobs(knobs: object) -> None:
+    if not isinstance(knobs, dict) or not 1 <= len(knobs) <= MAX_KNOBS:
         raise SpecError(
             f"cannot read the knobs of a template; expected an object of 1 to {MAX_KNOBS} names"
         )
-    if not all(isinstance(one, dict | list) for one in told.values()):
+    if not all(isinstance(one, dict | list) for one in knobs.values()):
         raise SpecError(
             "cannot read the knobs of a template; expected a list of values or a split for each"
         )
 
 
-def read_knob(dag: Dag, name: str, told: Any) -> Knob:
+def read_knob(dag: Dag, name: str, document: Any) -> Knob:
     """Return a knob from its JSON: a list of values, or an object with the loop of a split.
 
     Raises:
         SpecError: names the knob and the field.
     """
-    if isinstance(told, list):
-        return Knob(name, tuple(_read_value(name, one) for one in told))
-    for key in told:
+    if isinstance(document, list):
+        return Knob(name, tuple(_read_value(name, one) for one in document))
+    for key in document:
         if key not in SPLIT_KEYS:
             raise SpecError(
                 f"cannot read the field {quoted(key)} of the knob {name}; expected"
                 f" {', '.join(SPLIT_KEYS)}"
             )
-    numbers = {key: told[key] for key in ("num_outputs", "max_factor") if key in told}
-    candidates = told.get("candidates", [])
+    numbers = {key: document[key] for key in ("num_outputs", "max_factor") if key in document}
+    candidates = document.get("candidates", [])
     good = (
-        isinstance(told.get("split"), str)
-        and isinstance(told.get("policy", ""), str)
-        and type(told.get("num_outputs")) is int
+        isinstance(document.get("split"), str)
+        and isinstance(document.get("policy", ""), str)
+        and type(document.get("num_outputs")) is int
         and all(type(one) is int for one in numbers.values())
         and isinstance(candidates, list)
         and all(isinstance(one, list) for one in candidates)
@@ -379,10 +379,10 @@ def read_knob(dag: Dag, name: str, told: Any) -> Knob:
         )
     return split_knob(
         name,
-        _extent(dag, name, told["split"]),
-        told["num_outputs"],
-        told.get("policy", "factors"),
-        told.get("max_factor"),
+        _extent(dag, name, document["split"]),
+        document["num_outputs"],
+        document.get("policy", "factors"),
+        document.get("max_factor"),
         candidates,
     )
 

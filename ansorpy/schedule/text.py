@@ -42,9 +42,9 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
-    """A line `made = stage.method(arguments)`; a list or a text is one argument."""
+    """A line `names = stage.method(arguments)`; a list or a text is one argument."""
 
-    made: tuple[str, ...]
+    names: tuple[str, ...]
     stage: str
     method: str
     arguments: tuple[object, ...]
@@ -98,24 +98,24 @@ def _value(text: str) -> object:
     return int(text) if re.fullmatch(r"\d{1,10}", text) else text
 
 
-def _read(found: Lines, number: int, call: CallLine) -> None:
+def _read(lines: Lines, number: int, call: CallLine) -> None:
     """Add the step of a line."""
     if call.method == "pack":
-        found.pack[call.stage] = tuple(map(str, call.arguments))
+        lines.pack[call.stage] = tuple(map(str, call.arguments))
         return
     form = ANNOTATION if call.method in ANNOTATIONS else FORMS.get(call.method)
     if form is None:
         known = (*FORMS, *ANNOTATIONS, "pack")
         raise _wrong(number, call.method, ", ".join(known))
     try:
-        step, results = form.read(found, call)
+        step, results = form.read(lines, call)
     except (LookupError, TypeError, ValueError):
-        raise _wrong(number, call.method, form.told) from None
-    found.steps.append(step)
-    if len(call.made) > len(results):
-        raise _wrong(number, ", ".join(call.made), f"{len(results)} results")
-    found.renamed |= {
-        (call.stage, name): loop for name, loop in zip(call.made, results, strict=False)
+        raise _wrong(number, call.method, form.usage) from None
+    lines.steps.append(step)
+    if len(call.names) > len(results):
+        raise _wrong(number, ", ".join(call.names), f"{len(results)} results")
+    lines.renamed |= {
+        (call.stage, name): loop for name, loop in zip(call.names, results, strict=False)
     }
 
 
@@ -129,7 +129,7 @@ def _wrong(number: int, what: str, expected: str) -> SpecError:
 class StepForm:
     """The form of a step in text: it returns the wire form of a line, and the loops it makes."""
 
-    told: str
+    usage: str  # for messages
     read: Callable[[Lines, CallLine], tuple[list[object], Sequence[str]]]
 
 
@@ -137,9 +137,9 @@ def _parts(loop: str, count: int) -> list[str]:
     return [f"{loop}.{q}" for q in range(min(count, 64))]
 
 
-def _split(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
+def _split(lines: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
     (name,) = call.arguments
-    loop = found.loop(call.stage, str(name))
+    loop = lines.loop(call.stage, str(name))
     inner = call.named.get("inner", [])
     parts = len(inner) + 1 if isinstance(inner, list) and inner else call.named["parts"]
     if not isinstance(parts, int):
@@ -147,69 +147,69 @@ def _split(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
     return ["SP", call.stage, loop, parts, inner], _parts(loop, parts)
 
 
-def _source(found: Lines, text: object) -> tuple[str, str]:
+def _source(lines: Lines, text: object) -> tuple[str, str]:
     stage, dot, name = str(text).rpartition(".")
     if not dot:
         raise ValueError
-    return stage, found.loop(stage, name)
+    return stage, lines.loop(stage, name)
 
 
-def _follow_split(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
+def _follow_split(lines: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
     name, source = call.arguments
-    loop, levels = found.loop(call.stage, str(name)), call.named["levels"]
+    loop, levels = lines.loop(call.stage, str(name)), call.named["levels"]
     if not isinstance(levels, int):
         raise TypeError
-    return ["FSP", call.stage, loop, *_source(found, source), levels], _parts(loop, levels + 1)
+    return ["FSP", call.stage, loop, *_source(lines, source), levels], _parts(loop, levels + 1)
 
 
-def _follow_fused_split(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
+def _follow_fused_split(lines: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
     name, sources = call.arguments
     if not isinstance(sources, list):
         raise TypeError
-    loop = found.loop(call.stage, str(name))
-    pairs = [_source(found, one) for one in sources]
+    loop = lines.loop(call.stage, str(name))
+    pairs = [_source(lines, one) for one in sources]
     names = [loop_name for _, loop_name in pairs]
     step = ["FFSP", call.stage, loop, pairs[0][0], names, call.named["level"]]
     return step, _parts(loop, 2)
 
 
-def _loops(found: Lines, call: CallLine) -> list[str]:
-    return [found.loop(call.stage, str(name)) for name in call.arguments]
+def _loops(lines: Lines, call: CallLine) -> list[str]:
+    return [lines.loop(call.stage, str(name)) for name in call.arguments]
 
 
-def _fuse(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
-    loops = _loops(found, call)
+def _fuse(lines: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
+    loops = _loops(lines, call)
     return ["FU", call.stage, loops], ["@".join(loops)]
 
 
-def _annotation(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
-    (loop,) = _loops(found, call)
+def _annotation(lines: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
+    (loop,) = _loops(lines, call)
     return ["AN", call.stage, loop, call.method], ()
 
 
-def _compute_at(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
+def _compute_at(lines: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
     host, name = map(str, call.arguments)
-    return ["CA", call.stage, host, found.loop(host, name)], ()
+    return ["CA", call.stage, host, lines.loop(host, name)], ()
 
 
-def _cache_read(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
+def _cache_read(lines: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
     scope, readers = call.arguments
     return ["CHR", call.stage, readers, scope], [f"{call.stage}.{scope}"]
 
 
-def _rfactor(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
-    (loop,) = _loops(found, call)
+def _rfactor(lines: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
+    (loop,) = _loops(lines, call)
     return ["RF", call.stage, loop], [f"{call.stage}.rf"]
 
 
 def _plain(
-    code: str, made: str = ""
+    code: str, result: str = ""
 ) -> Callable[[Lines, CallLine], tuple[list[object], Sequence[str]]]:
     """Return the form of a step whose operands are the arguments as they are."""
 
-    def read(found: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
+    def read(lines: Lines, call: CallLine) -> tuple[list[object], Sequence[str]]:
         operands = [*call.arguments, *call.named.values()]
-        results = [f"{call.stage}{made}".format(*operands)] if made else []
+        results = [f"{call.stage}{result}".format(*operands)] if result else []
         return [code, call.stage, *operands], results
 
     return read
@@ -223,7 +223,7 @@ FORMS: Final = {
         "follow_fused_split(LOOP, [STAGE.LOOP, ...], level=N)", _follow_fused_split
     ),
     "reorder": StepForm(
-        "reorder(LOOP, ...)", lambda found, call: (["RE", call.stage, _loops(found, call)], ())
+        "reorder(LOOP, ...)", lambda lines, call: (["RE", call.stage, _loops(lines, call)], ())
     ),
     "fuse": StepForm("fuse(LOOP, ...)", _fuse),
     "compute_at": StepForm("compute_at(STAGE, LOOP)", _compute_at),
