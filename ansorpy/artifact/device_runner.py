@@ -83,12 +83,12 @@ def checked_table(cuda: Any) -> tuple[list[TensorSpec], list[Any]]:
     return tensors, list(launches)
 
 
-def _buffer(one: Any) -> TensorSpec:
+def _buffer(entry: Any) -> TensorSpec:
     roles = ("input", "weight", "constant", "output", "scratch")
-    _require(isinstance(one, Mapping) and isinstance(one.get("name"), str), "buffers.name")
-    _require(one.get("dtype") in DTYPES, "buffers.dtype")
-    _require(one.get("role") in roles, "buffers.role")
-    shape, span = one.get("shape"), one.get("span")
+    _require(isinstance(entry, Mapping) and isinstance(entry.get("name"), str), "buffers.name")
+    _require(entry.get("dtype") in DTYPES, "buffers.dtype")
+    _require(entry.get("role") in roles, "buffers.role")
+    shape, span = entry.get("shape"), entry.get("span")
     _require(
         _is_list(shape, 64) and all(_is_number(n, 0, MOST_BYTES) for n in shape), "buffers.shape"
     )
@@ -97,7 +97,7 @@ def _buffer(one: Any) -> TensorSpec:
         "buffers.span",
     )
     return TensorSpec(
-        one["name"], one["dtype"], tuple(shape), one["role"], tuple(span) if span else None
+        entry["name"], entry["dtype"], tuple(shape), entry["role"], tuple(span) if span else None
     )
 
 

@@ -131,10 +131,10 @@ class NodeWriter:
             total = form(simplify(total.expr(), self.table.ranges))
         return self.make("read", buffer.symbol, self.sum(total))
 
-    def sum(self, found: Form) -> TileExpr:
+    def sum(self, form: Form) -> TileExpr:
         """Return the node of a linear form: terms in order, then the constant."""
         total: TileExpr | None = None
-        for atom, scale in found.terms.items():
+        for atom, scale in form.terms.items():
             term = self.value(atom)
             if total is None and scale < 0:
                 term = self.make("neg", term)
@@ -142,10 +142,10 @@ class NodeWriter:
                 term = self.make("*", term, self.literal(abs(scale)))
             total = term if total is None else self.make("-" if scale < 0 else "+", total, term)
         if total is None:
-            return self.literal(found.const)
-        if not found.const:
+            return self.literal(form.const)
+        if not form.const:
             return total
-        return self.make("-" if found.const < 0 else "+", total, self.literal(abs(found.const)))
+        return self.make("-" if form.const < 0 else "+", total, self.literal(abs(form.const)))
 
     def _binary(self, expr: Binary) -> TileExpr:
         if expr.dtype == INDEX and not reads(expr):

@@ -73,9 +73,9 @@ def disassemble(cubin: Cubin) -> str:
         return _run("nvdisasm", ("-c", "kernel.cubin"), Path(folder), "disassemble").stdout
 
 
-def resources_of(told: str) -> tuple[tuple[str, Resources], ...]:
+def resources_of(output: str) -> tuple[tuple[str, Resources], ...]:
     """Return the resources of each kernel in the output of `ptxas -v`, in its order."""
-    _, *parts = _KERNEL.split(told)
+    _, *parts = _KERNEL.split(output)
     return tuple(
         (name, Resources(**{fact: _number(form, text) for fact, form in _FACTS.items()}))
         for name, text in zip(parts[::2], parts[1::2], strict=True)

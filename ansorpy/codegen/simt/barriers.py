@@ -248,10 +248,12 @@ def stage_of(index: Sequence[Expr]) -> StageIndex | None:
 def _at(state: State, name: str, value: Expr | None) -> State:
     """Return accesses with another value of a loop variable in their stages; None: not known."""
 
-    def moved(one: Pending) -> Pending:
-        if one.stage is None or name not in dict(one.stage.terms):
-            return one
-        return replace(one, stage=one.stage.with_var(name, value) if value is not None else None)
+    def moved(pending: Pending) -> Pending:
+        if pending.stage is None or name not in dict(pending.stage.terms):
+            return pending
+        return replace(
+            pending, stage=pending.stage.with_var(name, value) if value is not None else None
+        )
 
     return frozenset(map(moved, state))
 

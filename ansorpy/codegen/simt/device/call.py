@@ -149,8 +149,8 @@ class GraphCall:
             loops: runs of a sample in a row.
         """
 
-        def timed(one: Callable[[int], float]) -> float:
-            return median(one(loops) / loops for _ in range(samples))
+        def timed(run: Callable[[int], float]) -> float:
+            return median(run(loops) / loops for _ in range(samples))
 
         def in_stream() -> None:
             for start in self._starts:

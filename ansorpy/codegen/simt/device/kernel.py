@@ -139,8 +139,8 @@ class DeviceKernel:
         self._arena.download(addresses)
 
 
-def _bound(one: LoadedLaunch, driver: GpuDriver, addresses: Sequence[int]) -> Callable[[], None]:
-    return lambda: one.start(driver, addresses)
+def _bound(launch: LoadedLaunch, driver: GpuDriver, addresses: Sequence[int]) -> Callable[[], None]:
+    return lambda: launch.start(driver, addresses)
 
 
 def _unload(driver: GpuDriver, modules: Sequence[int]) -> None:
