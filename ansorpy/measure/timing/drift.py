@@ -65,8 +65,8 @@ def time_with_reference(
         the machine: of the reference, limited by `supported`.
     """
 
-    def visit(one: Call, call_s: float) -> float:
-        return one_visit(one, loops_for(call_s, options.min_sample_s), options, clock, switches)
+    def visit(call: Call, call_s: float) -> float:
+        return one_visit(call, loops_for(call_s, options.min_sample_s), options, clock, switches)
 
     begin = clock()
     end = begin + 2 * options.budget_s

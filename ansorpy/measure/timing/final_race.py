@@ -123,16 +123,16 @@ def _own_names(own: Sequence[OwnKernel]) -> list[str]:
 
 
 def _checked_own(
-    slot: LocalSlot, dag: Dag, own: Sequence[OwnKernel], found: dict[str, PairedTimes | Failed]
+    slot: LocalSlot, dag: Dag, own: Sequence[OwnKernel], results: dict[str, PairedTimes | Failed]
 ) -> dict[str, PlacedKernel]:
-    """Return the own kernels that pass every case, by name; other failures go to `found`."""
+    """Return the own kernels that pass every case, by name; other failures go to `results`."""
     guests = {}
     for name, one in zip(_own_names(own), own, strict=True):
         checked = _checked(slot, dag, one, slot.settings.race_timeout_s, nans=True)
         if isinstance(checked, PlacedKernel):
             guests[name] = checked
         else:
-            found[name] = checked
+            results[name] = checked
     return guests
 
 
@@ -159,11 +159,11 @@ def checked_libraries(slot: LocalSlot, dag: Dag, late: Callable[[], bool]) -> Ch
 
 
 def _checked(
-    slot: LocalSlot, dag: Dag, one: OwnKernel, timeout_s: float, nans: bool
+    slot: LocalSlot, dag: Dag, kernel: OwnKernel, timeout_s: float, nans: bool
 ) -> PlacedKernel | Failed:
     """Return a guest as files that passed the cases in a fresh process, or its failure."""
     inputs = tuple(node.name for node in dag.placeholders)
-    placed = PlacedKernel(one.name, str(sealed_files(slot, one.files) / one.main), inputs)
+    placed = PlacedKernel(kernel.name, str(sealed_files(slot, kernel.files) / kernel.main), inputs)
     job = OwnCheck(placed, str(slot.cases.of(None)), nans)
     with slot.reserve(), slot.workers.racers(1) as (racer,):
         fresh = racer is slot.workers.slot

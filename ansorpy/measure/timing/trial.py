@@ -34,9 +34,9 @@ class Trial:
     best_s: float | None = None
     reference: tuple[MachineCode, float] | None = None  # the reference kernel and its usual cost
 
-    def led_by(self, found: Measured) -> bool:
+    def led_by(self, outcome: Measured) -> bool:
         """Return whether an outcome is better than all before."""
-        return self.best_s is None or found.cost_s < self.best_s
+        return self.best_s is None or outcome.cost_s < self.best_s
 
 
 def check(job: Trial) -> Checked | Failed:

@@ -28,8 +28,8 @@ class CaseFolders:
         self._first = self._thread.submit(next, self._cases)
         self._others: Future[list[Case]] | None = None
         self._closed = False
-        self._made: set[Path] = set()
-        self._one: Path | None = None
+        self._filled: set[Path] = set()
+        self._single: Path | None = None
         self._reformulated: dict[tuple[Path, Dag], Path] = {}
 
     def first(self) -> Path:
@@ -38,11 +38,11 @@ class CaseFolders:
         Raises:
             SpecError: an element outside a tensor is read.
         """
-        if self._one is None:
+        if self._single is None:
             first = self._first.result()
-            self._one = self._sealed.folder()
-            self._save((first,), self._one)
-        return self._one
+            self._single = self._sealed.folder()
+            self._save((first,), self._single)
+        return self._single
 
     def begin_others(self) -> None:
         """Start to compute all other cases beside other work; return at once."""
@@ -56,7 +56,7 @@ class CaseFolders:
         Raises:
             SpecError: an element outside a tensor is read.
         """
-        if self._whole not in self._made:
+        if self._whole not in self._filled:
             self.begin_others()
             assert self._others is not None
             self._save((self._first.result(), *self._others.result()), self._whole)
@@ -89,12 +89,12 @@ class CaseFolders:
 
     def _save(self, cases: Sequence[Case], folder: Path) -> None:
         self._sealed.keep(folder, save_cases(cases, constants(self._dag), folder))
-        self._made.add(folder)
+        self._filled.add(folder)
 
     def close(self) -> None:
         """Remove the folders; end the thread once its present computation is done."""
         self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
-        for folder in (self._whole, self._one, *self._reformulated.values()):
+        for folder in (self._whole, self._single, *self._reformulated.values()):
             if folder is not None:
                 rmtree(folder, ignore_errors=True)

@@ -25,28 +25,28 @@ def _any(_: Any) -> bool:
     return True
 
 
-def _measured(one: Any) -> bool:
-    return bool(one.times_s and min(one.times_s) > 0 and one.slowdown > 0)
+def _measured(outcome: Any) -> bool:
+    return bool(outcome.times_s and min(outcome.times_s) > 0 and outcome.slowdown > 0)
 
 
-def _estimated(one: Any) -> bool:
-    return bool(one.seconds > 0)
+def _estimated(estimate: Any) -> bool:
+    return bool(estimate.seconds > 0)
 
 
-def _phase(one: Any) -> bool:
-    return bool(one.name.isascii() and one.name.isidentifier() and one.tasks < PHASE_LIMIT)
+def _phase(phase: Any) -> bool:
+    return bool(phase.name.isascii() and phase.name.isidentifier() and phase.tasks < PHASE_LIMIT)
 
 
-def _launch(one: Any) -> bool:
-    return bool(one.name.isascii() and one.name.isidentifier() and one.blocks < PHASE_LIMIT)
+def _launch(run: Any) -> bool:
+    return bool(run.name.isascii() and run.name.isidentifier() and run.blocks < PHASE_LIMIT)
 
 
-def _buffer(one: Any) -> bool:
-    return bool(one.name) and one.dtype in DTYPES
+def _buffer(buffer: Any) -> bool:
+    return bool(buffer.name) and buffer.dtype in DTYPES
 
 
-def _extent(one: Any) -> bool:
-    return bool(one.value < EXTENT_LIMIT and one.dtype == INDEX)
+def _extent(extent: Any) -> bool:
+    return bool(extent.value < EXTENT_LIMIT and extent.dtype == INDEX)
 
 
 # Every dataclass that may be part of an answer, by name, because the modules import this one.

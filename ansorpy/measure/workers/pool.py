@@ -73,8 +73,8 @@ class WorkerPool:
         self.threads = cores
         self.settings = settings
         self._folder = TemporaryDirectory(prefix="ansorpy-measure-", dir=settings.folder)
-        self.sealed = Sealed(self._made("cases"))
-        self._scratch, self._compiled = self._made("scratch"), self._made("compiled")
+        self.sealed = Sealed(self._subfolder("cases"))
+        self._scratch, self._compiled = self._subfolder("scratch"), self._subfolder("compiled")
         self._complete = False
         self._locks = lock_folder()
         self._cores = slot_cores(cores)
@@ -94,7 +94,7 @@ class WorkerPool:
         """The folder of all others."""
         return Path(self._folder.name)
 
-    def _made(self, name: str) -> Path:
+    def _subfolder(self, name: str) -> Path:
         place = self.folder / name
         place.mkdir(mode=0o700)
         return place

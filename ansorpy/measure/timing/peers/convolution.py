@@ -160,18 +160,18 @@ def _grouped(index: Index | None, taps: Sequence[str]) -> Index | None:
     return index
 
 
-def _depth(found: Sequence[Index | None], node: Compute, taps: Sequence[str]) -> Depth | None:
+def _depth(indices: Sequence[Index | None], node: Compute, taps: Sequence[str]) -> Depth | None:
     """Return the channels of the data; None if an index has no meaning.
 
     Without a dimension that is summed or divided, it is that whose axis weights have, too.
     """
-    if None in found:
+    if None in indices:
         return None
     extents = {axis.name: axis.extent for axis in node.reduce_axes}
-    channels = {d: one for d, one in enumerate(found) if isinstance(one, Channel)}
+    channels = {d: one for d, one in enumerate(indices) if isinstance(one, Channel)}
     if not channels:
-        own = [d for d, one in enumerate(found) if isinstance(one, str) and one in taps]
-        return Depth((own[0],), (), str(found[own[0]])) if len(own) == 1 else None
+        own = [d for d, one in enumerate(indices) if isinstance(one, str) and one in taps]
+        return Depth((own[0],), (), str(indices[own[0]])) if len(own) == 1 else None
     divided = [one for one in channels.values() if one.axis]
     names = tuple(one.tap for one in channels.values() if one.tap)
     if not divided:

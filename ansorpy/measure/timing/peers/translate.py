@@ -114,14 +114,14 @@ def _elementwise(
 
 
 def _placed(
-    terms: Terms, made: Term, names: Sequence[str], node: Compute, extents: Mapping[str, int]
+    terms: Terms, term: Term, names: Sequence[str], node: Compute, extents: Mapping[str, int]
 ) -> Term:
     """Return a term over `names` as the result of a node, of its whole shape."""
     whole = [extents[name] for name in names]
-    if list(made.shape) != whole:
+    if list(term.shape) != whole:
         number = terms.constant(np.array(whole), "int64")
-        made = terms.make("Expand", [made, number], whole, made.dtype)
-    return _arranged(terms, made, names, node)
+        term = terms.make("Expand", [term, number], whole, term.dtype)
+    return _arranged(terms, term, names, node)
 
 
 def _arranged(terms: Terms, x: Term, names: Sequence[str], node: Compute) -> Term:
