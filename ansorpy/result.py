@@ -213,17 +213,17 @@ def _latency(result: TaskResult) -> str:
     return f"{items}; each: {', '.join(told)}"
 
 
-def _estimate(found: Estimated) -> str:
+def _estimate(estimate: Estimated) -> str:
     """Return an estimate with its parts, the longest first: all but the launch overlap."""
-    longest = sorted(found.parts, key=lambda part: -part[1])
+    longest = sorted(estimate.parts, key=lambda part: -part[1])
     told = [
         f"{name.removesuffix('_s').replace('_', ' ')} {duration(seconds)}"
         for name, seconds in longest
     ]
-    counted = "counted by ptxas" if found.assembled else "estimated"
+    counted = "counted by ptxas" if estimate.assembled else "estimated"
     return (
-        f"{duration(found.seconds)} by the analytic model, not measured"
-        f" ({', '.join(told)}; {found.registers} registers, {counted})"
+        f"{duration(estimate.seconds)} by the analytic model, not measured"
+        f" ({', '.join(told)}; {estimate.registers} registers, {counted})"
     )
 
 

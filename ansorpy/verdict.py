@@ -153,14 +153,14 @@ def peer_of(
     return Peer(name, seconds, note, alike(ours_s, samples_s))
 
 
-def alike(one: Sequence[float], other: Sequence[float]) -> bool:
+def alike(left: Sequence[float], right: Sequence[float]) -> bool:
     """Return True if the middle halves of two lists of times overlap, or the medians are equal.
 
     Equal means a difference of at most ALIKE.
     """
-    if abs(median(one) / median(other) - 1) <= ALIKE:
+    if abs(median(left) / median(right) - 1) <= ALIKE:
         return True
-    (low, high), (least, most) = _middle(one), _middle(other)
+    (low, high), (least, most) = _middle(left), _middle(right)
     return low <= most and least <= high
 
 

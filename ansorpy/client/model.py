@@ -141,9 +141,9 @@ class Event:
     body: Mapping[str, Any]
 
 
-def job_of(told: Any) -> Job:
+def job_of(reply: Any) -> Job:
     """Return a job; ReplyError for another reply."""
-    known = _known(Job, told)
+    known = _known(Job, reply)
     _check(known.get("id"), ID)
     model = known.get("model")
     if isinstance(model, Mapping):
@@ -153,16 +153,16 @@ def job_of(told: Any) -> Job:
     return _made(Job, {**known, "tasks": tuple(map(_task_of, known.get("tasks", ())))})
 
 
-def _task_of(told: Any) -> TaskState:
-    known = _known(TaskState, told)
+def _task_of(reply: Any) -> TaskState:
+    known = _known(TaskState, reply)
     _check(known.get("name"), NAME)
     _check(known.get("kernel"), DIGEST)
     return _made(TaskState, known)
 
 
-def line_of(told: Any) -> JobLine:
+def line_of(reply: Any) -> JobLine:
     """Return a line of the list; ReplyError for another reply."""
-    known = _known(JobLine, told)
+    known = _known(JobLine, reply)
     _check(known.get("id"), ID)
     _check(known.get("model"), DIGEST)
     for name in known.get("tasks", ()):
@@ -170,17 +170,17 @@ def line_of(told: Any) -> JobLine:
     return _made(JobLine, {**known, "tasks": tuple(known.get("tasks", ()))})
 
 
-def event_of(told: Any) -> Event:
+def event_of(reply: Any) -> Event:
     """Return an event; ReplyError for another reply."""
-    if not isinstance(told, Mapping) or not {"id", "kind", "at_s"} <= set(told):
-        raise ReplyError(f"not an event: {str(told)[:80]!r}")
-    body = {name: value for name, value in told.items() if name not in ("id", "kind", "at_s")}
-    return Event(int(told["id"]), str(told["kind"]), float(told["at_s"]), body)
+    if not isinstance(reply, Mapping) or not {"id", "kind", "at_s"} <= set(reply):
+        raise ReplyError(f"not an event: {str(reply)[:80]!r}")
+    body = {name: value for name, value in reply.items() if name not in ("id", "kind", "at_s")}
+    return Event(int(reply["id"]), str(reply["kind"]), float(reply["at_s"]), body)
 
 
-def value_of(kind: type[T], told: Any) -> T:
+def value_of(kind: type[T], reply: Any) -> T:
     """Return a reply without parts as a value; ReplyError for another reply."""
-    return _made(kind, _known(kind, told))
+    return _made(kind, _known(kind, reply))
 
 
 def _check(value: Any, form: re.Pattern[str]) -> None:
@@ -192,11 +192,11 @@ def _check(value: Any, form: re.Pattern[str]) -> None:
         )
 
 
-def _known(kind: type[Any], told: Any) -> dict[str, Any]:
-    if not isinstance(told, Mapping):
-        raise ReplyError(f"not a {kind.__name__}: {str(told)[:80]!r}")
+def _known(kind: type[Any], reply: Any) -> dict[str, Any]:
+    if not isinstance(reply, Mapping):
+        raise ReplyError(f"not a {kind.__name__}: {str(reply)[:80]!r}")
     names = {f.name for f in fields(kind)}
-    return {name: value for name, value in told.items() if name in names}
+    return {name: value for name, value in reply.items() if name in names}
 
 
 def _made(kind: type[T], values: Mapping[str, Any]) -> T:

@@ -92,10 +92,10 @@ def plan_of(
     )
 
 
-def _kernel(dag: Dag, made: TaskLibrary) -> ModelKernel:
+def _kernel(dag: Dag, delivered: TaskLibrary) -> ModelKernel:
     constant = [n for n, one in enumerate(dag.placeholders) if one.constant]
-    packed = tuple(constant) if made.library.packed_bytes else ()
-    return ModelKernel(dag.name, made.library, packed, made.best_s, workload_key(dag))
+    packed = tuple(constant) if delivered.library.packed_bytes else ()
+    return ModelKernel(dag.name, delivered.library, packed, delivered.best_s, workload_key(dag))
 
 
 def _function(node: Node) -> HostedFunction:

@@ -131,20 +131,20 @@ def rough_bounds(graph: Graph, opinions: Sequence[Opinion]) -> tuple[Array, ...]
     return tuple(bounds)
 
 
-def is_near(found: Array, wanted: Array, bound: Array, dtype: str) -> Array:
+def is_near(result: Array, wanted: Array, bound: Array, dtype: str) -> Array:
     """Return which elements are within a bound; NaN and infinities must be equal.
 
     A finite result may be an infinity if the bound reaches beyond the largest number of the dtype.
     """
     with np.errstate(all="ignore"):
-        a, b = found.astype(np.float64), wanted.astype(np.float64)
-        right = (found == wanted) | (np.isnan(a) & np.isnan(b)) | np.isinf(bound)
+        a, b = result.astype(np.float64), wanted.astype(np.float64)
+        right = (result == wanted) | (np.isnan(a) & np.isnan(b)) | np.isinf(bound)
         right |= (np.abs(a - b) <= bound) & ((bound > 0) | (dtype in FLOATS))
         if dtype in FLOATS:  # a right result may round to infinity
             right |= np.isinf(a) & (np.sign(a) == np.sign(b)) & (np.abs(b) + bound > LARGEST[dtype])
     return np.asarray(right)
 
 
-def _same(one: Array, other: Array) -> Array:
+def _same(a: Array, b: Array) -> Array:
     with np.errstate(invalid="ignore"):
-        return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
+        return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))

@@ -193,10 +193,10 @@ RUNTIMES: Final[Mapping[str, Callable[[Path, int, str], Opened]]] = {
 }
 
 
-def _listed(found: Any) -> Sequence[Array]:
-    if isinstance(found, np.ndarray):
-        return [found]
-    return list(found.values()) if isinstance(found, Mapping) else list(found)
+def _listed(results: Any) -> Sequence[Array]:
+    if isinstance(results, np.ndarray):
+        return [results]
+    return list(results.values()) if isinstance(results, Mapping) else list(results)
 
 
 def visit(call: Call, seconds: float) -> list[float]:

@@ -67,7 +67,7 @@ def name_of(runtime: str) -> str:
 
 
 def compared(
-    work: Compilation, told: BundleWritten, rivals: Rivals
+    work: Compilation, written: BundleWritten, rivals: Rivals
 ) -> Generator[ModelEvent, None, BundleWritten]:
     """Race the last bundle against the installed runtimes; return it with its verdict.
 
@@ -79,12 +79,12 @@ def compared(
         yield Comparing(rivals.names)
     steps = remedies_of(work.tasks.dags, asked.options.allow, work.trials, budget.spent_s)
     cores, left_s = asked.target.cores, budget.left_s - EXIT_S
-    verdict = judged(told.bundle, rivals, cores, ref.source, told.model_s, left_s, steps)
-    told = replace(told, verdict=verdict, seconds=budget.spent_s)
+    verdict = judged(written.bundle, rivals, cores, ref.source, written.model_s, left_s, steps)
+    written = replace(written, verdict=verdict, seconds=budget.spent_s)
     if verdict.peer is not None:
-        amend(told.bundle, {"verdict": verdict.as_object()})
-        yield told
-    return told
+        amend(written.bundle, {"verdict": verdict.as_object()})
+        yield written
+    return written
 
 
 def judged(

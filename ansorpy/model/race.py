@@ -154,7 +154,7 @@ def _started(
     return nullcontext(_Here(lambda: opened))
 
 
-def distance(found: Sequence[Array], wanted: Sequence[Array], dtypes: Sequence[str] = ()) -> float:
+def distance(given: Sequence[Array], wanted: Sequence[Array], dtypes: Sequence[str] = ()) -> float:
     """Return the largest difference of two results as a share of the largest wanted element.
 
     Infinity if shapes differ or an element is finite in one only.
@@ -163,14 +163,14 @@ def distance(found: Sequence[Array], wanted: Sequence[Array], dtypes: Sequence[s
         dtypes: of the outputs, if some are bfloat16: arrays of these are uint16 bit patterns.
     """
     if dtypes:
-        found, wanted = (
+        given, wanted = (
             [widened(one, dtype) for one, dtype in zip(arrays, dtypes, strict=False)]
-            for arrays in (found, wanted)
+            for arrays in (given, wanted)
         )
     worst = 0.0
-    if len(found) != len(wanted):
+    if len(given) != len(wanted):
         return float("inf")
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(given, wanted, strict=True):
         if one.shape != other.shape:
             return float("inf")
         if not one.size:

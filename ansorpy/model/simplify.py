@@ -216,17 +216,17 @@ def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
     return found
 
 
-def _error(one: Array, other: Array) -> float:
+def _error(left: Array, right: Array) -> float:
     """Return the largest difference as a share of the largest finite element."""
-    if one.shape != other.shape or one.dtype != other.dtype:
+    if left.shape != right.shape or left.dtype != right.dtype:
         return float("inf")
-    if one.dtype.kind != "f":
-        return 0.0 if np.array_equal(one, other) else float("inf")
-    finite = np.isfinite(one)
-    if not np.array_equal(finite, np.isfinite(other)):
+    if left.dtype.kind != "f":
+        return 0.0 if np.array_equal(left, right) else float("inf")
+    finite = np.isfinite(left)
+    if not np.array_equal(finite, np.isfinite(right)):
         return float("inf")
-    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+    if not np.array_equal(left[~finite], right[~finite], equal_nan=True):
         return float("inf")
-    apart = float(np.max(np.abs(one[finite].astype(float) - other[finite]), initial=0.0))
-    largest = float(np.max(np.abs(one[finite]), initial=0.0))
+    apart = float(np.max(np.abs(left[finite].astype(float) - right[finite]), initial=0.0))
+    largest = float(np.max(np.abs(left[finite]), initial=0.0))
     return apart / largest if largest else apart

@@ -60,14 +60,14 @@ class _BySizes:
 
     def __init__(self, module: Any, asked: CompileCall, strict: bool) -> None:
         self._module, self._asked, self._strict = module, asked, strict
-        self._made: dict[tuple[Any, ...], Call] = {}
+        self._calls: dict[tuple[Any, ...], Call] = {}
 
     def __call__(self, *values: Any) -> Any:
         key = tuple(tuple(one.shape) if isinstance(one, torch.Tensor) else one for one in values)
-        if key not in self._made and len(self._made) < MAX_SHAPES:
-            self._made[key] = _compiled(self._module, values, self._asked, self._strict)
-        if key in self._made:
-            return self._made[key](*values)
+        if key not in self._calls and len(self._calls) < MAX_SHAPES:
+            self._calls[key] = _compiled(self._module, values, self._asked, self._strict)
+        if key in self._calls:
+            return self._calls[key](*values)
         _refuse(f"a graph was compiled for {MAX_SHAPES} shapes, these are others", self._strict)
         return self._module(*values)
 

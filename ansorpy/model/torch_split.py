@@ -86,9 +86,9 @@ def divided(module: Any, refused: Mapping[Any, str]) -> tuple[Any, tuple[str, ..
     return made, tuple(f"submod_{number}" for number in sorted(fits))
 
 
-def replace_part(made: Any, name: str, call: Call) -> None:
+def replace_part(module: Any, name: str, call: Call) -> None:
     """Let a function compute a part of a divided graph."""
-    setattr(made, name, _Piece(call))
+    setattr(module, name, _Piece(call))
 
 
 def _kind(node: Any, values: Mapping[Any, Any]) -> str:

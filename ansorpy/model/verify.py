@@ -58,12 +58,12 @@ class HardCase:
     outputs: tuple[Array, ...]
     bounds: tuple[Array, ...]
 
-    def fault(self, found: Sequence[Array], dtypes: Sequence[str]) -> str:
+    def fault(self, results: Sequence[Array], dtypes: Sequence[str]) -> str:
         """Return how outputs are wrong, "" if they are not."""
-        if len(found) != len(self.outputs):
-            return f"{len(found)} outputs in place of {len(self.outputs)}"
+        if len(results) != len(self.outputs):
+            return f"{len(results)} outputs in place of {len(self.outputs)}"
         for number, (given, wanted, bound, dtype) in enumerate(
-            zip(found, self.outputs, self.bounds, dtypes, strict=True)
+            zip(results, self.outputs, self.bounds, dtypes, strict=True)
         ):
             one = widened(given, dtype)
             if one.shape != wanted.shape:

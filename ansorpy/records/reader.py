@@ -73,20 +73,22 @@ def lines_of(file: TextIO) -> Iterator[str]:
     return iter(lambda: file.readline(MAX_LINE_BYTES + 1), "")
 
 
-def _fields(found: object, table: Table, optional: frozenset[str] = frozenset()) -> dict[str, Any]:
+def _fields(
+    document: object, table: Table, optional: frozenset[str] = frozenset()
+) -> dict[str, Any]:
     """Return the fields of an object, each as its reader returns it.
 
     Raises:
         RecordError: names the missing, unknown or refused field, and the expected value.
     """
-    if not isinstance(found, dict):
-        raise RecordError(f"not a record: {quoted(found)}, expected an object")
-    for name in chain(table.keys() - found.keys() - optional, found.keys() - table.keys()):
+    if not isinstance(document, dict):
+        raise RecordError(f"not a record: {quoted(document)}, expected an object")
+    for name in chain(table.keys() - document.keys() - optional, document.keys() - table.keys()):
         state = "is missing" if name in table else "is not known"
         known = name if name in table else ""
         raise RecordError(f"not a record: field {quoted(name)} {state}", known, "a value")
     read = {}
-    for name, value in found.items():
+    for name, value in document.items():
         try:
             read[name] = table[name](value)
         except ValueError as error:
