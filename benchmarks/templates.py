@@ -223,7 +223,7 @@ def space_facts(task: Task) -> Row:
     own = task.space.own
     if not isinstance(own, KnobSpace):
         return {"points": None, "illegal": None}
-    illegal = sum(one is None for one in own.made.values())
+    illegal = sum(one is None for one in own.candidates.values())
     return {"points": own.size, "illegal": illegal}
 
 

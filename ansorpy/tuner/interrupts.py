@@ -48,11 +48,11 @@ def dropped_interrupts() -> Iterator[list[object]]:
     usual = sys.unraisablehook
     dropped: list[object] = []
 
-    def hook(told: "UnraisableHookArgs", /) -> None:
-        if issubclass(told.exc_type, KeyboardInterrupt):
-            dropped.append(told.exc_type)
+    def hook(unraisable: "UnraisableHookArgs", /) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            dropped.append(unraisable.exc_type)
         else:
-            usual(told)
+            usual(unraisable)
 
     sys.unraisablehook = hook
     try:

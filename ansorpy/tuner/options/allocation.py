@@ -31,10 +31,10 @@ ObjectiveName = Annotated[
 ]
 
 
-def _latencies(command: str, told: str) -> Option:
+def _latencies(command: str, help: str) -> Option:
     """Return an option for latencies in seconds by name."""
     service = OptionLimits(above=0, most=1e6, items=64)
-    return Option(told, OptionLimits(above=0), service, budget=True, command=command)
+    return Option(help, OptionLimits(above=0), service, budget=True, command=command)
 
 
 NetworkTargets = Annotated[

@@ -79,12 +79,12 @@ def keywords_after(
     return decorate
 
 
-def _checked(told: Callable[P, Answer]) -> Callable[P, Answer]:
+def _checked(function: Callable[P, Answer]) -> Callable[P, Answer]:
     """Return the function with checks of its arguments in front.
 
     Calls raise SpecError for an option that was removed, and TypeError for other wrong arguments.
     """
-    known = suggesting(told)
+    known = suggesting(function)
 
     @wraps(known)
     def called(*args: P.args, **keywords: P.kwargs) -> Answer:
@@ -118,10 +118,10 @@ def _told(
     return called
 
 
-def _parameter(one: Definition) -> Parameter:
-    how = Parameter.KEYWORD_ONLY if one.keyword_only else Parameter.POSITIONAL_OR_KEYWORD
-    default = Parameter.empty if one.default is MISSING else one.default
-    return Parameter(one.name, how, default=default, annotation=one.type)
+def _parameter(definition: Definition) -> Parameter:
+    how = Parameter.KEYWORD_ONLY if definition.keyword_only else Parameter.POSITIONAL_OR_KEYWORD
+    default = Parameter.empty if definition.default is MISSING else definition.default
+    return Parameter(definition.name, how, default=default, annotation=definition.type)
 
 
 def _paragraph(name: str, text: str) -> str:

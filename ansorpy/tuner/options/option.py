@@ -30,8 +30,8 @@ class OptionLimits:
     words: tuple[str, ...] = ()
     pattern: str = ""
 
-    def check(self, told: str, number: float) -> None:
-        """Raise SpecError if a number, which the message calls `told`, lies out of bounds."""
+    def check(self, label: str, number: float) -> None:
+        """Raise SpecError if a number, which the message calls `label`, lies out of bounds."""
         bounded = (
             isfinite(number)
             and (self.least is None or number >= self.least)
@@ -40,18 +40,18 @@ class OptionLimits:
             and (self.below is None or number < self.below)
         )
         if not bounded:
-            raise SpecError(f"cannot tune with {told}; expected {self}")
+            raise SpecError(f"cannot tune with {label}; expected {self}")
 
-    def check_word(self, told: str, word: str) -> None:
-        """Raise SpecError if a text, which the message calls `told`, is no word, or has no form.
+    def check_word(self, label: str, word: str) -> None:
+        """Raise SpecError if a text, which the message calls `label`, is no word, or has no form.
 
         A text without words has the form of the pattern.
         """
         if not self.words:
             if not fullmatch(self.pattern, word):
-                raise SpecError(f"cannot tune with {told}; expected a name like {self.pattern}")
+                raise SpecError(f"cannot tune with {label}; expected a name like {self.pattern}")
         elif word not in self.words:
-            raise SpecError(f"cannot tune with {told}; expected {' or '.join(self.words)}")
+            raise SpecError(f"cannot tune with {label}; expected {' or '.join(self.words)}")
 
     def __str__(self) -> str:
         """Return the bounds of a number in words."""

@@ -219,18 +219,18 @@ class LocalOptions(TuneOptions):
     ] = field(default_factory=default_cores)
 
 
-def _checked(name: str, one: Definition, value: Any) -> Any:
+def _checked(name: str, definition: Definition, value: Any) -> Any:
     """Return the value of an option in its own type; SpecError if it is out of bounds."""
-    limits = one.option.limits
+    limits = definition.option.limits
     match value:
         case None:  # no limit, no document
             return None
-        case _ if one.option.read is not None:
-            return one.option.read(value)
-        case str() if one.type is str:
+        case _ if definition.option.read is not None:
+            return definition.option.read(value)
+        case str() if definition.type is str:
             limits.check_word(f"{name} {value!r}", value)
         case str():
-            expected = "a sequence of names" if one.default == () else "a number"
+            expected = "a sequence of names" if definition.default == () else "a number"
             raise SpecError(
                 f"cannot tune with {name} {value!r} because it is a text; expected {expected}"
             )
@@ -275,10 +275,10 @@ def job_fields(options: TuneOptions) -> dict[str, Any]:
     return {"budget": budget, **{n: v for n, v in written.items() if n not in budget}}
 
 
-def _as_json(one: Definition, value: Any) -> Any:
-    if one.shape == "document":
+def _as_json(definition: Definition, value: Any) -> Any:
+    if definition.shape == "document":
         return None if value is None else value.to_json()
-    return list(value) if one.shape == "names" else value
+    return list(value) if definition.shape == "names" else value
 
 
 def options_of(fields: Mapping[str, Any]) -> TuneOptions:

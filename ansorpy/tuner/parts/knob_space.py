@@ -52,7 +52,7 @@ class KnobSpace:
     allow: frozenset[str]
     single: bool = False
     loops: str = ""
-    made: dict[Point, Candidate | None] = field(default_factory=dict)  # None: no schedule
+    candidates: dict[Point, Candidate | None] = field(default_factory=dict)  # None: no schedule
     points: dict[Candidate, Point] = field(default_factory=dict)
     reasons: Counter[str] = field(default_factory=Counter)
     plans: dict[PlanKey, Plan] = field(default_factory=dict)
@@ -75,15 +75,16 @@ class KnobSpace:
             return
         told = "; ".join(f"{count} times: {why}" for why, count in self.reasons.most_common(3))
         raise SpecError(
-            f"cannot tune {space.dag.name} by its template because none of {len(self.made)} choices"
-            f" of its knobs has a schedule ({told}); expected one that has"
+            f"cannot tune {space.dag.name} by its template because none of"
+            f" {len(self.candidates)} choices of its knobs has a schedule ({told}); expected one"
+            " that has"
         )
 
     def candidate(self, space: SearchSpace, point: Point) -> Candidate | None:
         """Return the candidate of a point; None if its schedule does not fit."""
-        if point not in self.made:
-            self.made[point] = self._make(space, point)
-        return self.made[point]
+        if point not in self.candidates:
+            self.candidates[point] = self._make(space, point)
+        return self.candidates[point]
 
     def _make(self, space: SearchSpace, point: Point) -> Candidate | None:
         try:
@@ -262,7 +263,7 @@ def model(
         weights = np.array([scores[point] for point in best])
         weights = weights - weights.min() + 1e-3 * (1.0 + np.ptp(weights))
         population = [_child(own, best, weights, rng) for _ in range(POPULATION)]
-    unseen = [point for point in scores if own.made[point] not in view.seen]
+    unseen = [point for point in scores if own.candidates[point] not in view.seen]
     ordered = sorted(unseen, key=scores.__getitem__, reverse=True)
     explored = sum(rng.random(count) < EPSILON)
     yield from ordered[: count - explored]
@@ -312,5 +313,5 @@ def _drawn_two(share: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _cost_s(own: KnobSpace, view: SearchView, point: Point) -> float:
-    one = own.made[point]
+    one = own.candidates[point]
     return inf if one is None else view.costs_s[one]

@@ -312,31 +312,31 @@ def _resumes(strategy: SearchStrategy) -> bool:
     return isinstance(strategy, ResumableStrategy)
 
 
-def check_methods(plugin: Plugin, made: object, names: Sequence[str]) -> None:
+def check_methods(plugin: Plugin, part: object, names: Sequence[str]) -> None:
     """Raise PluginError unless a made part has methods of these names."""
     for name in names:
-        if not callable(getattr(made, name, None)):
-            why = f"returned {type(made).__name__}, which has no method {name}"
+        if not callable(getattr(part, name, None)):
+            why = f"returned {type(part).__name__}, which has no method {name}"
             raise failed(plugin, "its factory", why)
 
 
-def _arrays(found: Any) -> list[Scores]:
-    return [np.asarray(scores, np.float64) for scores in found]
+def _arrays(answer: Any) -> list[Scores]:
+    return [np.asarray(scores, np.float64) for scores in answer]
 
 
-def _numbers(found: Any) -> list[float]:
-    return [float(one) for one in found]
+def _numbers(answer: Any) -> list[float]:
+    return [float(one) for one in answer]
 
 
 def _as_json(state: Any) -> str:
     return json.dumps(state, allow_nan=False)
 
 
-def _mistakes(found: list[Any], view: SearchView, count: int) -> Iterator[str]:
+def _mistakes(proposed: list[Any], view: SearchView, count: int) -> Iterator[str]:
     """Yield the reasons for which proposed candidates cannot be measured."""
-    if len(found) > count:
-        yield f"{len(found)} candidates where {count} were asked for"
-    for one in found:
+    if len(proposed) > count:
+        yield f"{len(proposed)} candidates where {count} were asked for"
+    for one in proposed:
         if not isinstance(one, Candidate):
             yield f"{type(one).__name__}, not a Candidate"
             return
@@ -351,7 +351,7 @@ def _mistakes(found: list[Any], view: SearchView, count: int) -> Iterator[str]:
             return
         if one.row and not legal(plan, np.array([one.row], np.int64))[0]:
             yield f"row {one.row} of plan {one.plan}, which cannot be lowered"
-    if len(set(found)) < len(found):
+    if len(set(proposed)) < len(proposed):
         yield "a candidate twice"
-    if not {*view.seen}.isdisjoint(found):
+    if not {*view.seen}.isdisjoint(proposed):
         yield "a candidate that was proposed before"

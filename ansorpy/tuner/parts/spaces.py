@@ -36,7 +36,7 @@ class OneSchedule:
     allow: frozenset[str]
     name: str
     loops: str = ""
-    made: Candidate | None = None
+    candidate: Candidate | None = None
     single: bool = True
 
     def open(self, space: SearchSpace) -> None:
@@ -47,18 +47,18 @@ class OneSchedule:
         """
         one = scheduled(self.schedule, space.dag, space.target, self.allow)
         self.loops = shortened(text(one.program(space.target)))
-        self.made = Candidate(space.add_plan(one.plan, plan_text(one.plan)), one.row)
+        self.candidate = Candidate(space.add_plan(one.plan, plan_text(one.plan)), one.row)
         space.allowed = frozenset(reformulations(one.plan.state))
 
     def propose(
         self, space: SearchSpace, view: SearchView, count: int, rng: np.random.Generator
     ) -> list[Candidate]:
         """Return the schedule unless it is measured."""
-        return [] if self.made is None or self.made in view.seen else [self.made]
+        return [] if self.candidate is None or self.candidate in view.seen else [self.candidate]
 
     def find(self, space: SearchSpace, plan: str, row: tuple[int, ...]) -> Candidate | None:
         """Return the schedule if it has this plan and row."""
-        made = self.made
+        made = self.candidate
         same = made is not None and (space.texts[made.plan], made.row) == (plan, row)
         return made if same else None
 

@@ -56,10 +56,10 @@ class PluggedStore:
         found = guarded(self.plugin, method, lambda: [*getattr(self.store, method)(argument)])
         return tuple(self._record(method, one) for one in found)
 
-    def _record(self, method: str, found: Any) -> Record:
-        if not isinstance(found, Record):
-            raise failed(self.plugin, method, f"returned {shown(repr(found))}, not a Record")
-        return found
+    def _record(self, method: str, answer: Any) -> Record:
+        if not isinstance(answer, Record):
+            raise failed(self.plugin, method, f"returned {shown(repr(answer))}, not a Record")
+        return answer
 
 
 def store_of(given: RecordStore | str | None) -> RecordStore:

@@ -61,16 +61,16 @@ def _listed(given: object) -> list[object]:
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
-def _own_kernel(one: object) -> tuple[OwnKernel, str]:
+def _own_kernel(kernel: object) -> tuple[OwnKernel, str]:
     """Return a kernel, and the name of its task where a manifest tells it, else ""."""
-    if isinstance(one, str | Path):
-        return _of_file(Path(one))
-    if callable(one):
-        name = getattr(one, "__name__", type(one).__name__)
-        return of_function(one, _plain(str(name))), ""
+    if isinstance(kernel, str | Path):
+        return _of_file(Path(kernel))
+    if callable(kernel):
+        name = getattr(kernel, "__name__", type(kernel).__name__)
+        return of_function(kernel, _plain(str(name))), ""
     raise SpecError(
-        f"cannot race {type(one).__name__} {str(one)[:40]!r}; expected a function of arrays or the"
-        " path of a delivered zip"
+        f"cannot race {type(kernel).__name__} {str(kernel)[:40]!r}; expected a function of arrays"
+        " or the path of a delivered zip"
     )
 
 

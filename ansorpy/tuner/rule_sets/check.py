@@ -222,10 +222,10 @@ def sketch_counts(
     return small, len(derive(operator.large, COUNTED_ON[kind], rules).sketches)
 
 
-def _use(rule: str, made: Sequence[Counter[str]], runs: Sequence["_Run"]) -> RuleWork:
+def _use(rule: str, counts: Sequence[Counter[str]], runs: Sequence["_Run"]) -> RuleWork:
     mine = [run for run in runs if rule in run.rules]
     return RuleWork(
-        rule, sum(states[rule] for states in made), sum(states[rule] > 0 for states in made),
+        rule, sum(states[rule] for states in counts), sum(states[rule] > 0 for states in counts),
         len(mine), sum(run.interpreted for run in mine), sum(run.compiled for run in mine),
     )  # fmt: skip
 

@@ -208,10 +208,10 @@ def _reports(
     yield report_of(request, begun, checked, found)
 
 
-def _read(told: Mapping[str, Any]) -> CheckedOperator:
-    counts = None if told["counts"] is None else tuple(told["counts"])
-    uses = tuple(RuleWork(**use) for use in told["uses"])
-    return CheckedOperator(**{**told, "uses": uses, "counts": counts})
+def _read(message: Mapping[str, Any]) -> CheckedOperator:
+    counts = None if message["counts"] is None else tuple(message["counts"])
+    uses = tuple(RuleWork(**use) for use in message["uses"])
+    return CheckedOperator(**{**message, "uses": uses, "counts": counts})
 
 
 def _line(child: "subprocess.Popen[str]", silence_s: float) -> str:
@@ -311,8 +311,8 @@ def _verify(target: Target, back_end: LocalBackEnd[LocalPool]) -> Verify:
     return verify
 
 
-def _say(speak: TextIO, what: str, told: Mapping[str, Any]) -> None:
-    speak.write(json.dumps({"is": what, **told}) + "\n")
+def _say(speak: TextIO, what: str, message: Mapping[str, Any]) -> None:
+    speak.write(json.dumps({"is": what, **message}) + "\n")
     speak.flush()
 
 

@@ -216,8 +216,8 @@ def _rules(path: Path, module: ModuleType) -> tuple[Rule, ...]:
     return rules
 
 
-def _is_own(one: Any, module: ModuleType) -> bool:
-    return isclass(one) and issubclass(one, Rule) and one.__module__ == module.__name__
+def _is_own(value: Any, module: ModuleType) -> bool:
+    return isclass(value) and issubclass(value, Rule) and value.__module__ == module.__name__
 
 
 def _made(path: Path, kind: type[Rule]) -> Rule:

@@ -32,25 +32,25 @@ class Endless(BaseException):
         self.rule, self.at = rule, at
 
 
-def watched(rule: Rule, limit_s: float, made: Counter[str]) -> Rule:
+def watched(rule: Rule, limit_s: float, successors: Counter[str]) -> Rule:
     """Return a rule under observation, which has the name of the rule.
 
     Args:
         limit_s: seconds that one call of the rule may take.
-        made: the numbers of successors by rule; this rule's are added.
+        successors: the numbers of successors by rule; this rule's are added.
     """
     kind: Any = type(name_of(rule), (_Watched,), {"__slots__": ()})
-    observer: Rule = kind(rule, limit_s, made)
+    observer: Rule = kind(rule, limit_s, successors)
     return observer
 
 
 class _Watched(Rule):
     """A rule under observation: of a class with the same name, one per rule."""
 
-    __slots__ = ("_limit_s", "_made", "_rule")
+    __slots__ = ("_limit_s", "_rule", "_successors")
 
-    def __init__(self, rule: Rule, limit_s: float, made: Counter[str]) -> None:
-        self._rule, self._limit_s, self._made = rule, limit_s, made
+    def __init__(self, rule: Rule, limit_s: float, successors: Counter[str]) -> None:
+        self._rule, self._limit_s, self._successors = rule, limit_s, successors
 
     def explain(self, at: Cursor) -> Answer:
         with self._observed(at, "explain"):
@@ -76,7 +76,7 @@ class _Watched(Rule):
             for successor in made:
                 if isinstance(successor, Cursor):
                     _check_successor(at, successor)
-        self._made[name_of(self._rule)] += len(made)
+        self._successors[name_of(self._rule)] += len(made)
         return iter(made)
 
     @contextmanager
