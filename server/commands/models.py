@@ -223,10 +223,10 @@ def _oracle(model: "LoadedModel") -> str:
 
 
 def as_object(
-    model: "LoadedModel", threads: int, found: "Sequence[Standing]", verdict: "Judgment"
+    model: "LoadedModel", threads: int, standings: "Sequence[Standing]", verdict: "Judgment"
 ) -> dict[str, Any]:
     """Return the object that `bench --json` prints; times in seconds."""
-    ours = found[0].median_s
+    ours = standings[0].median_s
     return {
         "model": model.name,
         "threads": threads,
@@ -242,27 +242,27 @@ def as_object(
                 "ratio": None if one.failed else one.median_s / ours,
                 "difference": one.error,
             }
-            for one in found
+            for one in standings
         ],
     }
 
 
-def as_table(model: "LoadedModel", threads: int, found: "Sequence[Standing]") -> str:
+def as_table(model: "LoadedModel", threads: int, standings: "Sequence[Standing]") -> str:
     """Return the standings as lines for people: milliseconds, and the ratio to ours."""
     plural = "" if threads == 1 else "s"
     lines = [
         f"{model.name}, {threads} thread{plural}; milliseconds per call",
         f"{'':10} {'median':>9} {'least':>9} {'visits':>19} {'calls/s':>9} {'x ours':>6}  error",
     ]
-    for one in found:
+    for one in standings:
         if one.failed:
             lines.append(f"{one.runtime:10} not timed: {one.failed}")
             continue
         visits = f"{min(one.visits_s) * 1e3:.3f} to {max(one.visits_s) * 1e3:.3f}"
-        apart = "" if one.error is None or one is found[0] else f"{one.error:.1e}"
+        apart = "" if one.error is None or one is standings[0] else f"{one.error:.1e}"
         lines.append(
             f"{one.runtime:10} {one.median_s * 1e3:9.3f} {one.least_s * 1e3:9.3f} {visits:>19}"
-            f" {1 / one.median_s:9.1f} {one.median_s / found[0].median_s:6.2f}  {apart}"
+            f" {1 / one.median_s:9.1f} {one.median_s / standings[0].median_s:6.2f}  {apart}"
         )
     return "\n".join(lines)
 

@@ -49,35 +49,35 @@ def takes_options(
     return decorate
 
 
-def _flag(one: Definition) -> str:
-    return "--" + (one.option.command or one.name.replace("_", "-"))
+def _flag(definition: Definition) -> str:
+    return "--" + (definition.option.command or definition.name.replace("_", "-"))
 
 
-def _value(one: Definition, given: Any) -> Any:
-    if one.shape == "numbers by name":
-        return pairs(given, _flag(one), float)
-    if one.shape == "document" and given is not None:
+def _value(definition: Definition, given: Any) -> Any:
+    if definition.shape == "numbers by name":
+        return pairs(given, _flag(definition), float)
+    if definition.shape == "document" and given is not None:
         return read_text(given)
-    return one.default if given is None else given
+    return definition.default if given is None else given
 
 
-def _parameter(one: Definition, of_service: bool) -> Parameter:
+def _parameter(definition: Definition, of_service: bool) -> Parameter:
     """Return the parameter of a command; the parser checks the inclusive bounds of a number."""
-    shape, default = one.type, one.default
+    shape, default = definition.type, definition.default
     bounds: dict[str, Any] = {}
-    if one.shape == "document":
+    if definition.shape == "document":
         shape = str | None
-    elif one.shape != "value":
+    elif definition.shape != "value":
         shape, default = list[str] | None, None
-    elif {int, float} & {one.type, *get_args(one.type)}:
-        limits = one.limits(of_service)
+    elif {int, float} & {definition.type, *get_args(definition.type)}:
+        limits = definition.limits(of_service)
         bounds = {"min": limits.least, "max": limits.most}
-    flags = f"{_flag(one)}/--no-{one.name}" if one.type is bool else _flag(one)
-    if one.shape == "document":
+    flags = _flag(definition) + (f"/--no-{definition.name}" if shape is bool else "")
+    if definition.shape == "document":
         bounds = {"metavar": "FILE"}
-    told = typer.Option(flags, help=one.option.help, **bounds)
+    told = typer.Option(flags, help=definition.option.help, **bounds)
     return Parameter(
-        one.name,
+        definition.name,
         Parameter.POSITIONAL_OR_KEYWORD,
         default=default,
         annotation=Annotated[shape, told],

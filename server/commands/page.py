@@ -159,29 +159,29 @@ def _is_group(command: Any) -> bool:
     return hasattr(command, "list_commands")
 
 
-def _is_argument(one: Any) -> bool:
-    return getattr(one, "param_type_name", "") == "argument"
+def _is_argument(param: Any) -> bool:
+    return getattr(param, "param_type_name", "") == "argument"
 
 
-def _argument(one: Any) -> str:
-    return str(one.metavar or one.name.upper())
+def _argument(param: Any) -> str:
+    return str(param.metavar or param.name.upper())
 
 
-def _line(one: Any, types: Mapping[str, Any], context: Any, rare: bool) -> HelpLine:
-    value = "" if getattr(one, "is_flag", False) else _value(one, types.get(one.name))
-    default = one.get_default(context, call=False)
+def _line(param: Any, types: Mapping[str, Any], context: Any, rare: bool) -> HelpLine:
+    value = "" if getattr(param, "is_flag", False) else _value(param, types.get(param.name))
+    default = param.get_default(context, call=False)
     shown = not (value == "" or default in (None, "", 0) or callable(default))
-    text = f"{one.help or ''} [{default}]" if shown else one.help or ""
+    text = f"{param.help or ''} [{default}]" if shown else param.help or ""
     return HelpLine(
-        f"{'/'.join([*one.opts, *one.secondary_opts])} {value}".strip(), text.strip(), rare
+        f"{'/'.join([*param.opts, *param.secondary_opts])} {value}".strip(), text.strip(), rare
     )
 
 
-def _value(one: Any, annotation: Any) -> str:
+def _value(param: Any, annotation: Any) -> str:
     """Return the word for the value of an option; repeatable ones take several."""
     kinds = [part for part in _parts(annotation) if part is not type(None)]
-    word = one.metavar or next((VALUES[kind] for kind in kinds if kind in VALUES), "TEXT")
-    return f"{word},..." if getattr(one, "multiple", False) else str(word)
+    word = param.metavar or next((VALUES[kind] for kind in kinds if kind in VALUES), "TEXT")
+    return f"{word},..." if getattr(param, "multiple", False) else str(word)
 
 
 def _parts(annotation: Any) -> Sequence[Any]:

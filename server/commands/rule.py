@@ -159,14 +159,14 @@ def showing(
             painter.close()
 
 
-def line_of(one: "CheckedOperator") -> str:
+def line_of(work: "CheckedOperator") -> str:
     """Return the line of an operator that the rules passed."""
-    large = (
-        "" if one.large_after is None else f" (large: {_count(one.large_before, one.large_after)})"
-    )
+    after = work.large_after
+    large = "" if after is None else f" (large: {_count(work.large_before, after)})"
     return (
-        f"ok   {one.operator}, {one.shape}: {_count(one.before, one.after)} sketches{large};"
-        f" of the rules {one.states}, in {one.interpreted} programs, {one.compiled} as machine code"
+        f"ok   {work.operator}, {work.shape}: {_count(work.before, work.after)} sketches{large};"
+        f" of the rules {work.states}, in {work.interpreted} programs, {work.compiled} as machine"
+        " code"
     )
 
 
@@ -243,16 +243,16 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join((first.ljust(widths[0]), *padded, result)) + "\n"
 
 
-def counterexample_of(found: "Counterexample") -> str:
+def counterexample_of(counterexample: "Counterexample") -> str:
     """Return a counterexample as text."""
-    stage = f", stage {found.stage}" if found.stage else ""
+    stage = f", stage {counterexample.stage}" if counterexample.stage else ""
     lines = [
-        f"refused: {found.rule}",
-        f"operator: {found.operator}, {found.shape}{stage}",
-        f"difference: {found.difference}",
+        f"refused: {counterexample.rule}",
+        f"operator: {counterexample.operator}, {counterexample.shape}{stage}",
+        f"difference: {counterexample.difference}",
     ]
-    if found.state:
-        lines += ["state:", *(f"  {line}" for line in found.state.splitlines())]
+    if counterexample.state:
+        lines += ["state:", *(f"  {line}" for line in counterexample.state.splitlines())]
     return "\n".join(lines)
 
 

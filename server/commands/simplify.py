@@ -83,41 +83,44 @@ def _document_text(document: "Document", target: Path) -> str:
     )
 
 
-def _as_object(made: "SimplifiedFile") -> dict[str, Any]:
+def _as_object(simplified: "SimplifiedFile") -> dict[str, Any]:
     return {
-        "before": dict(made.before),
-        "after": dict(made.after),
+        "before": dict(simplified.before),
+        "after": dict(simplified.after),
         "fired": [
             {
                 "pass": one.name, "sites": one.sites, "nodes_before": one.nodes_before,
                 "nodes_after": one.nodes_after,
             }
-            for one in made.fired
+            for one in simplified.fired
         ],
-        "compared_by": made.comparison.by,
-        "error": made.comparison.error,
-        "error_of_original": made.comparison.before,
-        "error_of_simplified": made.comparison.after,
+        "compared_by": simplified.comparison.by,
+        "error": simplified.comparison.error,
+        "error_of_original": simplified.comparison.before,
+        "error_of_simplified": simplified.comparison.after,
     }  # fmt: skip
 
 
-def _as_text(made: "SimplifiedFile") -> str:
-    names = sorted(made.before | made.after, key=lambda op: (-made.before[op], op))
+def _as_text(simplified: "SimplifiedFile") -> str:
+    names = sorted(
+        simplified.before | simplified.after, key=lambda op: (-simplified.before[op], op)
+    )
     width = max(map(len, (*names, "operator")))
     rows = [f"{'operator':{width}}  before  after"]
-    rows += [f"{op:{width}}  {made.before[op]:6}  {made.after[op]:5}" for op in names]
-    rows.append(f"{'all':{width}}  {made.before.total():6}  {made.after.total():5}")
-    rows += ["", *(f"pass {one}" for one in made.fired), ""]
-    rows.append(_compared(made))
+    rows += [f"{op:{width}}  {simplified.before[op]:6}  {simplified.after[op]:5}" for op in names]
+    rows.append(f"{'all':{width}}  {simplified.before.total():6}  {simplified.after.total():5}")
+    rows += ["", *(f"pass {one}" for one in simplified.fired), ""]
+    rows.append(_compared(simplified))
     return "\n".join(rows)
 
 
-def _compared(made: "SimplifiedFile") -> str:
-    found = made.comparison
-    text = f"largest difference on random inputs: {found.error:.1e} of an output, by {found.by}"
-    if found.before is None or found.after is None:
+def _compared(simplified: "SimplifiedFile") -> str:
+    comparison = simplified.comparison
+    error, by = comparison.error, comparison.by
+    text = f"largest difference on random inputs: {error:.1e} of an output, by {by}"
+    if comparison.before is None or comparison.after is None:
         return text
     return (
-        f"{text}\nagainst float64 the original errs by {found.before:.1e},"
-        f" the simplified model by {found.after:.1e}"
+        f"{text}\nagainst float64 the original errs by {comparison.before:.1e},"
+        f" the simplified model by {comparison.after:.1e}"
     )

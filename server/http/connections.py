@@ -67,39 +67,39 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, one: "LimitedProtocol") -> None:
+    def add(self, connection: "LimitedProtocol") -> None:
         """Add a connection; close the longest waiting one if a limit is exceeded."""
-        self._open[one] = None
-        self._of[one.address] += 1
-        self.set_waiting(one)
-        if one.address and self._of[one.address] > self.limits.most_of_address:
-            self._make_room(self._waiting_of[one.address])
+        self._open[connection] = None
+        self._of[connection.address] += 1
+        self.set_waiting(connection)
+        if connection.address and self._of[connection.address] > self.limits.most_of_address:
+            self._make_room(self._waiting_of[connection.address])
         elif len(self._open) > self.limits.most:
             self._make_room(self._waiting)
 
-    def remove(self, one: "LimitedProtocol") -> None:
+    def remove(self, connection: "LimitedProtocol") -> None:
         """Remove a connection, if it is still in the collection."""
-        if one not in self._open:
+        if connection not in self._open:
             return
-        self.set_busy(one)
-        del self._open[one]
-        self._of[one.address] -= 1
-        if not self._of[one.address]:
-            del self._of[one.address]
+        self.set_busy(connection)
+        del self._open[connection]
+        self._of[connection.address] -= 1
+        if not self._of[connection.address]:
+            del self._of[connection.address]
 
-    def set_waiting(self, one: "LimitedProtocol") -> None:
+    def set_waiting(self, connection: "LimitedProtocol") -> None:
         """Mark a connection as waiting; a waiting connection keeps its position."""
-        if one in self._open:
-            self._waiting.setdefault(one)
-            self._waiting_of.setdefault(one.address, {}).setdefault(one)
+        if connection in self._open:
+            self._waiting.setdefault(connection)
+            self._waiting_of.setdefault(connection.address, {}).setdefault(connection)
 
-    def set_busy(self, one: "LimitedProtocol") -> None:
+    def set_busy(self, connection: "LimitedProtocol") -> None:
         """Mark a connection as busy with a request."""
-        self._waiting.pop(one, None)
-        of_address = self._waiting_of.get(one.address, {})
-        of_address.pop(one, None)
+        self._waiting.pop(connection, None)
+        of_address = self._waiting_of.get(connection.address, {})
+        of_address.pop(connection, None)
         if not of_address:
-            self._waiting_of.pop(one.address, None)
+            self._waiting_of.pop(connection.address, None)
 
     def are_full(self, address: str) -> bool:
         """Return whether too many connections are busy, in total or of one address."""

@@ -34,7 +34,7 @@ class EventReader:
     after: int  # number of the last event taken
     follows_live: bool = False  # False while the stream still reads stored events by itself
     closed: bool = False  # the key is no longer valid, or the poller failed
-    found: EventBatch | None = None
+    batch: EventBatch | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self) -> EventBatch:
@@ -42,7 +42,7 @@ class EventReader:
         self.changed.clear()
         if self.closed:
             return EventBatch((), True)
-        found, self.found = self.found, None
+        found, self.batch = self.batch, None
         if found is None:
             return EventBatch((), False)
         events = [event for event in found.events if event.number > self.after]
@@ -121,7 +121,7 @@ class EventPoller:
     async def _read_events(self, thread: CapacityLimiter) -> None:
         asked: dict[str, int] = {}
         for reader in self._readers:
-            if reader.follows_live and reader.found is None:
+            if reader.follows_live and reader.batch is None:
                 asked[reader.job_id] = min(reader.after, asked.get(reader.job_id, reader.after))
         if not asked:
             return
@@ -133,10 +133,10 @@ class EventPoller:
             await asyncio.sleep(0)
 
 
-def _deliver(reader: EventReader, found: EventBatch) -> None:
+def _deliver(reader: EventReader, batch: EventBatch) -> None:
     """Give a batch to a reader that follows live and has taken its previous batch."""
-    if not reader.follows_live or reader.found is not None:
+    if not reader.follows_live or reader.batch is not None:
         return
-    if found.ended or (found.events and found.events[-1].number > reader.after):
-        reader.found = found
+    if batch.ended or (batch.events and batch.events[-1].number > reader.after):
+        reader.batch = batch
         reader.changed.set()

@@ -57,14 +57,14 @@ class EventStreams:
                 self.poller.unsubscribe(reader)
 
     async def _chunks(
-        self, reader: EventReader, read: Read, found: EventBatch, form: Format, wait: bool
+        self, reader: EventReader, read: Read, batch: EventBatch, form: Format, wait: bool
     ) -> AsyncIterator[bytes]:
         end_s = self.clock() + self.most_s
-        while found.events and not reader.closed:
-            reader.after = found.events[-1].number
-            yield b"".join(encode(event, form) for event in found.events)
-            found = await run_in_threadpool(read, reader.after)
-        if found.ended or not wait:
+        while batch.events and not reader.closed:
+            reader.after = batch.events[-1].number
+            yield b"".join(encode(event, form) for event in batch.events)
+            batch = await run_in_threadpool(read, reader.after)
+        if batch.ended or not wait:
             return
         reader.follows_live = True
         while self.clock() < end_s:
@@ -75,10 +75,10 @@ class EventStreams:
                 if form == "sse":
                     yield KEEPALIVE_COMMENT
                 continue
-            found = reader.take()
-            if found.events:
-                yield b"".join(encode(event, form) for event in found.events)
-            if found.ended:
+            batch = reader.take()
+            if batch.events:
+                yield b"".join(encode(event, form) for event in batch.events)
+            if batch.ended:
                 return
 
 

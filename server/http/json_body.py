@@ -143,7 +143,7 @@ def _expected_syntax(error: json.JSONDecodeError) -> str:
     return next(found, _EXPECTED["json_invalid"])
 
 
-def _find(found: Any, wanted: _Refused, names: Collection[str]) -> tuple[_Refused, str]:
+def _find(document: Any, wanted: _Refused, names: Collection[str]) -> tuple[_Refused, str]:
     """Return the first refused value of a document and its place.
 
     A value within a refused object has no place: then another refused value is returned.
@@ -152,7 +152,7 @@ def _find(found: Any, wanted: _Refused, names: Collection[str]) -> tuple[_Refuse
         wanted: the first refused value in the order of parsing.
         names: of all fields.
     """
-    refused = list(_refusals(found, (), names))
+    refused = list(_refusals(document, (), names))
     first = refused[0] if refused else (wanted, "")
     return next((one for one in refused if one[0] is wanted), first)
 

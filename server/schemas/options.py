@@ -14,10 +14,10 @@ MAX_WORD: Final = 64  # characters of the name of a plug-in
 MAX_DOCUMENT: Final = 64 * 1024  # characters of a document as text
 
 
-def field_of(one: Definition) -> tuple[Any, Any]:
+def field_of(known: Definition) -> tuple[Any, Any]:
     """Return the type and the default of a field of a shape."""
-    limits, text = one.limits(of_service=True), one.option.help
-    match one.shape:
+    limits, text = known.limits(of_service=True), known.option.help
+    match known.shape:
         case "numbers by name":
             number = Annotated[float, Field(**_bounds(limits))]
             key = Annotated[str, Field(pattern=limits.pattern or NAME_PATTERN)]
@@ -32,11 +32,11 @@ def field_of(one: Definition) -> tuple[Any, Any]:
             words = Annotated[str, Field(max_length=MAX_DOCUMENT)]
             return dict[str, Any] | words | None, Field(default=None, description=text)
         case "value":
-            return _value_type(one, limits), Field(default=one.default, description=text)
+            return _value_type(known, limits), Field(default=known.default, description=text)
 
 
-def _value_type(one: Definition, limits: OptionLimits) -> Any:
-    kinds = get_args(one.type) or (one.type,)
+def _value_type(known: Definition, limits: OptionLimits) -> Any:
+    kinds = get_args(known.type) or (known.type,)
     kind = next(kind for kind in kinds if kind is not NoneType)
     if kind is str:
         form = Field(pattern=limits.pattern, max_length=MAX_WORD)

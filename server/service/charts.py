@@ -96,9 +96,9 @@ def _is_round(row: Row) -> bool:
     return bool(row["kind"] == "round")
 
 
-def _latency(told: Iterator[Row]) -> Iterator[Row]:
+def _latency(rows: Iterator[Row]) -> Iterator[Row]:
     least: dict[tuple[str, str | None], float | None] = {}  # by column and task
-    for row in told:
+    for row in rows:
         task, best_s, latency_s = row.get("task"), row.get("best_s"), row.get("latency_s")
         timing = row.get("timing", SOURCES[row["kind"]])
         if timing != "race":

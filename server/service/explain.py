@@ -84,20 +84,20 @@ Answer: TypeAlias = Derivation | str  # the reason why there is no derivation
 class KeptAnswers:
     """The latest derivations and refusals by request; equal requests at once derive once."""
 
-    _found: OrderedDict[tuple[str, ...], Answer] = field(default_factory=OrderedDict)
+    _answers: OrderedDict[tuple[str, ...], Answer] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def get(self, key: tuple[str, ...], derived: Callable[[], Answer]) -> Answer:
         """Return the answer to a request, derived unless it is kept."""
         with self._lock:
-            if key not in self._found:
-                self._found[key] = derived()
+            if key not in self._answers:
+                self._answers[key] = derived()
                 for kind, most in ((Derivation, DERIVATIONS), (str, REFUSALS)):
-                    of_kind = [k for k, one in self._found.items() if isinstance(one, kind)]
+                    of_kind = [k for k, one in self._answers.items() if isinstance(one, kind)]
                     for oldest in of_kind[:-most]:
-                        del self._found[oldest]
-            self._found.move_to_end(key)
-            return self._found[key]
+                        del self._answers[oldest]
+            self._answers.move_to_end(key)
+            return self._answers[key]
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,6 @@ def _confine(request: Mapping[str, Any]) -> None:
     confine(request["sandbox"])
 
 
-def _say(told: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
+def _say(message: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()

@@ -117,8 +117,8 @@ def _objects(answer: ChildAnswer) -> dict[str, Any]:
     return found
 
 
-def _told(answer: ChildAnswer, found: Mapping[str, Any]) -> str:
-    told = answer.refusal or found.get("error")
+def _told(answer: ChildAnswer, reply: Mapping[str, Any]) -> str:
+    told = answer.refusal or reply.get("error")
     if isinstance(told, str):
         return as_fields(told)
     return "cannot read the model because its reader gave no answer; expected another model"

@@ -119,12 +119,12 @@ class ModelService:
         model_files.drop_unowned(self.engine, sha256, now_s)
 
 
-def _summary(one: StoredModel) -> ModelSummary:
-    facts = ModelFacts.model_validate_json(one.facts)
+def _summary(model: StoredModel) -> ModelSummary:
+    facts = ModelFacts.model_validate_json(model.facts)
     return ModelSummary(
-        sha256=one.sha256,
-        size_bytes=one.size_bytes,
-        created_s=one.created_s,
+        sha256=model.sha256,
+        size_bytes=model.size_bytes,
+        created_s=model.created_s,
         node_count=facts.node_count,
         refused=facts.refusal is not None,
     )

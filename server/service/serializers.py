@@ -168,29 +168,29 @@ def model_reply(
         return None
     if not row.model_facts:
         return ModelProgress(sha256=row.model, divided=False)
-    told = json.loads(row.model_facts)
+    stored = json.loads(row.model_facts)
     names = ("nodes_before", "nodes", "passes", "parts", "hosted", "trials", "answered")
     return ModelProgress(
         sha256=row.model,
         divided=True,
-        **{name: told[name] for name in names},
-        estimate_s=told.get("estimate_s", row.best_s),
+        **{name: stored[name] for name in names},
+        estimate_s=stored.get("estimate_s", row.best_s),
         history=[
             EstimateReply(seconds=seconds, trials=trials, latency_s=latency_s)
-            for seconds, trials, latency_s in told["history"]
+            for seconds, trials, latency_s in stored["history"]
         ],
-        verdict=told.get("verdict"),
-        untuned=told.get("untuned", 0),
+        verdict=stored.get("verdict"),
+        untuned=stored.get("untuned", 0),
         tasks=model_tasks(facts, known, latencies, row.state),
-        bundle=None if bundle is None else bundle_reply(bundle, told),
+        bundle=None if bundle is None else bundle_reply(bundle, stored),
     )
 
 
-def bundle_reply(bundle: BundleRow, told: Mapping[str, Any]) -> BundleReply:
+def bundle_reply(bundle: BundleRow, facts: Mapping[str, Any]) -> BundleReply:
     """Return the reply for the newest bundle of a model."""
     names = BundleReply.model_fields.keys() - {"timing"}
     fields = {name: getattr(bundle, name) for name in names}
-    return BundleReply(**fields, timing=told.get(BUNDLE, {}).get("timing", "estimate"))
+    return BundleReply(**fields, timing=facts.get(BUNDLE, {}).get("timing", "estimate"))
 
 
 def model_tasks(

@@ -73,12 +73,12 @@ def passes() -> Passes:
     return Passes(passes=list(map(_pass, PASSES)))
 
 
-def _pass(one: Pass) -> PassReply:
-    text = getdoc(one.apply) or ""
+def _pass(rewrite: Pass) -> PassReply:
+    text = getdoc(rewrite.apply) or ""
     rows = {name: re.sub(r"\n +", "\n", row) for name, row in _ROW.findall(text)}
     return PassReply(
-        name=one.name,
-        exact=one.exact,
+        name=rewrite.name,
+        exact=rewrite.exact,
         summary=text.partition("\n")[0],
         condition=rows["Condition"],
         rewrite=rows["Rewrite"],

@@ -84,26 +84,26 @@ def operations(document: Mapping[str, Any]) -> Iterator[OperationRow]:
             )
 
 
-def _parameter(told: Mapping[str, Any]) -> ParameterRow:
+def _parameter(entry: Mapping[str, Any]) -> ParameterRow:
     return ParameterRow(
-        told["name"], told["in"], told.get("required", False), kind_of(told["schema"]),
-        told.get("description", ""),
+        entry["name"], entry["in"], entry.get("required", False), kind_of(entry["schema"]),
+        entry.get("description", ""),
     )  # fmt: skip
 
 
-def _body(told: Mapping[str, Any]) -> str:
-    content = told.get("requestBody", {}).get("content", {}).get("application/json", {})
+def _body(operation: Mapping[str, Any]) -> str:
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     examples = content.get("examples", {})
     return "\n\n".join(
         f"{example['summary']}\n{_pretty(example['value'])}" for example in examples.values()
     )
 
 
-def _answer(status: str, told: Mapping[str, Any]) -> ResponseRow:
-    content = told.get("content", {})
+def _answer(status: str, answer: Mapping[str, Any]) -> ResponseRow:
+    content = answer.get("content", {})
     examples = [c["example"] for c in content.values() if "example" in c and status < "400"]
     return ResponseRow(
-        status, told["description"], ", ".join(content), _pretty(examples[0]) if examples else ""
+        status, answer["description"], ", ".join(content), _pretty(examples[0]) if examples else ""
     )
 
 

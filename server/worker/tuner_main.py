@@ -169,8 +169,8 @@ def _private_output() -> TextIO:
     return private
 
 
-def _say(speak: TextIO, what: str, **told: Any) -> None:
-    speak.write(json.dumps({"is": what, **told}) + "\n")
+def _say(speak: TextIO, what: str, **message: Any) -> None:
+    speak.write(json.dumps({"is": what, **message}) + "\n")
     speak.flush()
 
 

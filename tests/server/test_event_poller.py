@@ -67,7 +67,7 @@ def test_a_thousand_readers_are_one_query() -> None:
             found = await asyncio.gather(*(taken(reader) for reader in readers[::2]))
         assert found == [[2]] * 500
         assert source.asked[0] == {"a": 1, "b": 1}
-        assert all(reader.found is None for reader in readers[1::2])
+        assert all(reader.batch is None for reader in readers[1::2])
 
     asyncio.run(run())
 
