@@ -169,13 +169,13 @@ def _factors(expr: Expr) -> list[Expr]:
 
 def linear(expr: Expr) -> tuple[int, dict[str, int]] | None:
     """Return (constant, coefficient by variable) of an affine expression; None if it is not."""
-    found = form(expr)
+    affine = form(expr)
     coefs: dict[str, int] = {}
-    for atom, coef in found.terms.items():
+    for atom, coef in affine.terms.items():
         if not isinstance(atom, Var):
             return None
         coefs[atom.name] = coef
-    return found.const, coefs
+    return affine.const, coefs
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ def _useful(of: Form, facts: Facts) -> list[tuple[Fact, int]]:
 
     The whole form of a padded index is a fact: then nothing is left, and its bounds are exact.
     """
-    found: list[tuple[int, Fact, int]] = []
+    useful: list[tuple[int, Fact, int]] = []
     for fact in facts:
         cancelled: dict[int, int] = {}
         for atom, coef in fact.form.terms.items():
@@ -119,9 +119,9 @@ def _useful(of: Form, facts: Facts) -> list[tuple[Fact, int]]:
         if cancelled:
             times = max(cancelled, key=lambda ratio: (cancelled[ratio], -abs(ratio)))
             left = len(fact.form.terms) - 2 * cancelled[times]
-            found.append((left, fact, times))
-    found.sort(key=lambda one: one[0])  # stable: of equals, the outermost condition first
-    return [(fact, times) for _, fact, times in found]
+            useful.append((left, fact, times))
+    useful.sort(key=lambda one: one[0])  # stable: of equals, the outermost condition first
+    return [(fact, times) for _, fact, times in useful]
 
 
 def _of_atom(expr: Expr, ranges: Ranges, facts: Facts) -> Interval:

@@ -58,9 +58,9 @@ class TypeCheck:
             case Call(fn=fn, a=a):
                 if fn not in FUNCTIONS:
                     raise self.error(f"function {quoted(fn)} is not known")
-                found = self.dtype(a)
-                self._takes(fn, found, expr)
-                return found
+                kind = self.dtype(a)
+                self._takes(fn, kind, expr)
+                return kind
             case Cast(dtype=dtype, a=a):
                 self.dtype(a)
                 if dtype not in DTYPES:
@@ -68,9 +68,9 @@ class TypeCheck:
                 return dtype
             case Select(cond=cond, then=then, other=other):
                 self.expect(cond, "bool")
-                found = self.dtype(then)
-                self.expect(other, found)
-                return found
+                kind = self.dtype(then)
+                self.expect(other, kind)
+                return kind
 
     def expect(self, expr: Expr, wanted: str) -> None:
         """Check an expression, and refuse another dtype than `wanted`.

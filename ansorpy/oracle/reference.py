@@ -86,13 +86,13 @@ def _inputs(dag: Dag, inputs: Mapping[str, Array]) -> dict[str, Array]:
     names = [node.name for node in dag.placeholders]
     if set(inputs) != set(names):
         raise SpecError(f"inputs {sorted(inputs)} do not match those of {dag.name}: {names}")
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for node in dag.placeholders:
         array = checked_array(inputs[node.name], node.dtype, f"input {node.name}")
         if array.shape != node.shape:
             raise SpecError(f"input {node.name} has shape {array.shape}, not {node.shape}")
-        found[node.name] = array
-    return found
+        arrays[node.name] = array
+    return arrays
 
 
 def _compute(node: Compute, values: Values, tracked: bool) -> tuple[Bounded, ...]:

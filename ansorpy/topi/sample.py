@@ -141,7 +141,7 @@ def _positions(
     """
 
     def position(*i: te.Scalar) -> te.Scalar:
-        found = te.const(0, grid.dtype)
+        position = te.const(0, grid.dtype)
         for axis, extent in enumerate(reversed(extents)):
             at = grid[i] + 1
             at = at * ((extent - 1) / 2) if align_corners else at * (extent / 2) - 0.5
@@ -149,8 +149,8 @@ def _positions(
                 at = te.minimum(te.maximum(at, float(-reach)), float(extent - 1 + reach))
             elif padding == "reflection":
                 at = _mirrored(at, extent, align_corners)
-            found = te.select(i[-1] == axis, at, found)
-        return found
+            position = te.select(i[-1] == axis, at, position)
+        return position
 
     return te.compute(grid.shape, position, "position")
 

@@ -75,19 +75,19 @@ def loads(text: str | bytes) -> Dag:
 def _node(node: Node) -> Json:
     match node:
         case Placeholder(name=name, shape=shape, dtype=dtype, constant=constant):
-            found: Json = {"kind": "placeholder", "name": name, "shape": list(shape)}
-            found["dtype"] = dtype
-            return found | ({"constant": True} if constant else {})
+            entry: Json = {"kind": "placeholder", "name": name, "shape": list(shape)}
+            entry["dtype"] = dtype
+            return entry | ({"constant": True} if constant else {})
         case ConstantTensor(name=name, shape=shape, dtype=dtype, data=data):
             encoded = base64.b64encode(data).decode("ascii")
-            found = {"kind": "constant", "name": name, "shape": list(shape), "dtype": dtype}
-            return found | {"data": encoded}
+            entry = {"kind": "constant", "name": name, "shape": list(shape), "dtype": dtype}
+            return entry | {"data": encoded}
         case Compute():
             return _compute(node)
 
 
 def _compute(node: Compute) -> Json:
-    found: Json = {
+    entry: Json = {
         "kind": "compute",
         "name": node.name,
         "axes": _axes(node.axes),
@@ -95,11 +95,11 @@ def _compute(node: Compute) -> Json:
         "body": [_expr(body) for body in node.body],
     }
     if node.combiner is not None:
-        found |= {"combiner": node.combiner, "reduce_axes": _axes(node.reduce_axes)}
+        entry |= {"combiner": node.combiner, "reduce_axes": _axes(node.reduce_axes)}
     if node.start is not None:
-        found["start"] = _expr(node.start)
+        entry["start"] = _expr(node.start)
     attrs = _attrs(node.attrs)
-    return found | ({"attrs": attrs} if attrs else {})
+    return entry | ({"attrs": attrs} if attrs else {})
 
 
 def _axes(axes: tuple[Axis, ...]) -> list[list[Any]]:

@@ -180,16 +180,16 @@ class Meaning:
                         f"{self.statement.targets[0].name!r} keeps its shape; expected 0:{extent}"
                     )
         try:
-            found = infer_extents(exprs, known, self.shapes)
+            extents = infer_extents(exprs, known, self.shapes)
         except SpecError as error:
             raise self.statement.at.error(str(error)) from None
         for name in names:
-            if name not in found:
+            if name not in extents:
                 raise self.statement.at.error(
                     f"the range of {name!r} does not follow from what is read: "
                     f"add 'where {name} in 0:N'"
                 )
-        return found
+        return extents
 
     def _wheres(self, names: tuple[str, ...]) -> dict[str, int]:
         known = {w.name.name: self._extent(w) for w in self.statement.wheres}

@@ -57,14 +57,14 @@ def definitions(text: str, source: str) -> tuple[Def, ...]:
     """
     # Tokens are read on demand: a text with an early mistake costs little.
     parser = _Parser(tokens(text, source))
-    found: list[Def] = []
+    definitions: list[Def] = []
     while parser.token.kind != "end":
-        if len(found) == LIMITS.definitions:
+        if len(definitions) == LIMITS.definitions:
             raise parser.token.at.error(f"more than {LIMITS.definitions} definitions")
-        found.append(parser.definition())
-    if not found:
+        definitions.append(parser.definition())
+    if not definitions:
         raise parser.token.at.error("no definition: write 'def NAME(...) -> (...) { ... }'")
-    return tuple(found)
+    return tuple(definitions)
 
 
 @dataclass
@@ -215,15 +215,15 @@ class _Parser:
 
     def listed(self, item: Callable[[], T]) -> tuple[T, ...]:
         self.expect("(", "'(' is missing")
-        found: list[T] = []
+        items: list[T] = []
         while self.token.text != ")":
-            if found:
+            if items:
                 self.expect(",", "',' or ')' is missing")
-            found.append(item())
-            if len(found) > LIMITS.nodes:
+            items.append(item())
+            if len(items) > LIMITS.nodes:
                 raise self.token.at.error(f"more than {LIMITS.nodes} items in one list")
         self.position += 1
-        return tuple(found)
+        return tuple(items)
 
     def name(self, what: str) -> Name:
         token = self.token

@@ -49,19 +49,19 @@ def infer_extents(
         SpecError: a read leaves no value for a variable, or a range would not start at 0.
     """
     uses = tuple(use for expr in exprs for use in _uses(expr, tensors, NO_NAMES))
-    found = dict(known)
+    extents = dict(known)
     while True:
         fresh: dict[str, int] = {}
         for use in uses:
-            unknown = variables(use.index) - found.keys()
+            unknown = variables(use.index) - extents.keys()
             if len(unknown) == 1 and not unknown & use.guarded:
                 (name,) = unknown
-                extent = _extent(use, name, found)
+                extent = _extent(use, name, extents)
                 if extent is not None:
                     fresh[name] = min(extent, fresh.get(name, extent))
         if not fresh:
-            return found
-        found |= fresh
+            return extents
+        extents |= fresh
 
 
 def _uses(expr: Expr, tensors: Tensors, guarded: frozenset[str]) -> Iterator[Use]:

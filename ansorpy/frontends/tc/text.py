@@ -172,13 +172,13 @@ class _Definition:
         )  # fmt: skip
         for node in meaning.nodes():
             self.add(node, statement.at)
-        made = self.nodes[-1]
-        assert isinstance(made, Compute)
+        last = self.nodes[-1]
+        assert isinstance(last, Compute)
         for output, name in enumerate(statement.targets):
-            source = Source(made.name, made.shape, made.dtypes[output], output)
+            source = Source(last.name, last.shape, last.dtypes[output], output)
             self.same_type(name, held[name.name], source)
             self.tensors[name.name] = source
-            self.values[made.name] = name
+            self.values[last.name] = name
 
     def held(self, name: Name, statement: Statement) -> Source | None:
         """Return the value of a target before a statement, None if the target is new."""

@@ -19,7 +19,7 @@ def start_values(statements: Sequence[Statement]) -> Mapping[str, int]:
     statement up to it reads the tensor, or assigns a tensor of the start value: then a move of the
     start value to the place of the update would change a result.
     """
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     places: dict[str, list[int]] = {}
     for place, statement in enumerate(statements):
         for name in statement.targets:
@@ -33,8 +33,8 @@ def start_values(statements: Sequence[Statement]) -> Mapping[str, int]:
         read = {one for statement in (*between, statements[later[0]]) for one in _names(statement)}
         moved = {target.name for statement in between for target in statement.targets}
         if tensor not in read | _names(start) and not moved & _names(start):
-            found[tensor] = first
-    return found
+            values[tensor] = first
+    return values
 
 
 def _names(statement: Statement) -> set[str]:

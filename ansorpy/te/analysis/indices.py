@@ -13,16 +13,16 @@ def index_ranges(dag: Dag) -> dict[str, Interval]:
     An element reaches a clamped index directly, or through integer nodes, such as a cast or a
     reshape. Elements outside of the range are valid as well: they are clamped.
     """
-    found: dict[str, Interval] = {}
+    intervals: dict[str, Interval] = {}
     for node in reversed(dag.nodes):  # readers before the nodes that they read
         if not isinstance(node, Compute):
             continue
         for body in (*node.body, *(() if node.start is None else (node.start,))):
-            _gathered(body, found)
-            if node.name in found:
-                _handed_on(body, found[node.name], found)
+            _gathered(body, intervals)
+            if node.name in intervals:
+                _handed_on(body, intervals[node.name], intervals)
     inputs = {node.name for node in dag.nodes if isinstance(node, Placeholder)}
-    return {name: interval for name, interval in found.items() if name in inputs}
+    return {name: interval for name, interval in intervals.items() if name in inputs}
 
 
 def _gathered(body: Expr, intervals: dict[str, Interval]) -> None:

@@ -103,15 +103,15 @@ def common_outer(dag: Dag, producer: str, consumer: str) -> Common:
     the index at that position.
     """
     first = dag.node(producer)
-    found = {producer: Common(len(first.shape), f"{producer} has {len(first.shape)} axes")}
+    common = {producer: Common(len(first.shape), f"{producer} has {len(first.shape)} axes")}
     for node in dag.nodes[dag.index[producer] : dag.index[consumer]]:
-        if node.name not in found:
+        if node.name not in common:
             continue
         for reader in dag.consumers[node.name]:
             hop = _common_hop(dag, node.name, reader)
-            paths = (hop, found[node.name], found.get(reader, hop))
-            found[reader] = min(paths, key=lambda path: path.count)
-    return found.get(consumer, Common(0, f"{consumer} does not read {producer}"))
+            paths = (hop, common[node.name], common.get(reader, hop))
+            common[reader] = min(paths, key=lambda path: path.count)
+    return common.get(consumer, Common(0, f"{consumer} does not read {producer}"))
 
 
 def _common_hop(dag: Dag, producer: str, reader: str) -> Common:
