@@ -27,21 +27,21 @@ def aliases(
         nodes: in topological order; a node that is not among them computes nothing.
         facts_of: returns None for a node that changes nothing.
     """
-    found: dict[int, Mapping[str, View]] = {}
+    views_of: dict[int, Mapping[str, View]] = {}
     views: dict[str, View] = {}
     computed: set[str] = set()
     for number, node in enumerate(nodes):
         if operator_of(node).joins:
-            made = _joined(graph, node, views, computed)
+            own = _joined(graph, node, views, computed)
         elif operator_of(node).hosted is not None:
-            made = {}
+            own = {}
         else:
-            made = _viewed(graph, node, facts_of(node))
-        if made:
-            found[number] = made
-            views |= made
+            own = _viewed(graph, node, facts_of(node))
+        if own:
+            views_of[number] = own
+            views |= own
         computed.update(name for name in node.outputs if name and name not in views)
-    return found
+    return views_of
 
 
 def _viewed(graph: Graph, node: Node, facts: NodeFacts | None) -> Mapping[str, View]:
@@ -67,19 +67,19 @@ def _joined(
     assert isinstance(axis, int)
     if prod(shape[: axis % len(shape)]) != 1:
         return {}
-    made: dict[str, View] = {}
+    parts: dict[str, View] = {}
     begin = 0
     for operand in node.inputs:
         elements = prod(graph.values[operand].fixed_shape)
         root = operand
         while root in views and _whole(graph, root, views[root]):
             root = views[root].of
-        free = root in computed and root not in views and root not in made
+        free = root in computed and root not in views and root not in parts
         if not free or not _aligned(graph, root, begin):
             return {}
-        made[root] = View(output, begin)
+        parts[root] = View(output, begin)
         begin += elements
-    return made
+    return parts
 
 
 def _whole(graph: Graph, name: str, view: View) -> bool:

@@ -103,29 +103,29 @@ class GraphBuilder:
         known = constant_values(node, self._placeholder, self.weights)
         if known is not None:
             self._check_folds(node)
-            for one, array in zip(node.outputs, known, strict=False):
-                if one:
-                    self.constant(one, array)
+            for output, array in zip(node.outputs, known, strict=False):
+                if output:
+                    self.constant(output, array)
             return node.outputs
         if operator_of(node).hosted is not None:
             return self._add_hosted(node)
         try:
-            made = tensors(node, self._placeholder, self.weights)
+            results = tensors(node, self._placeholder, self.weights)
         except EmptyResult as result:
             self._check_folds(node)
             array = np.empty(result.shape, storage(result.dtype))
             self.constant(node.outputs[0], array, result.dtype)
             return node.outputs
-        if len(made) < len(node.outputs):
+        if len(results) < len(node.outputs):
             raise GraphError(
                 f"cannot compile {node} because it has {len(node.outputs)} outputs;"
-                f" expected at most {len(made)}"
+                f" expected at most {len(results)}"
             )
-        _check_sizes(node, made)
-        if not self._folded(node, made):
-            for one, tensor in zip(node.outputs, made, strict=False):
-                if one:
-                    self._define(ValueInfo(one, tensor.shape, tensor.dtype))
+        _check_sizes(node, results)
+        if not self._folded(node, results):
+            for output, tensor in zip(node.outputs, results, strict=False):
+                if output:
+                    self._define(ValueInfo(output, tensor.shape, tensor.dtype))
             self._append(node)
         return node.outputs
 
@@ -144,14 +144,14 @@ class GraphBuilder:
 
     def scalars(self, value: str) -> tuple[str, ...]:
         """Return the inputs of one element that a value depends on, sorted by name."""
-        found, open_ = {value}, [value]
+        sources, open_ = {value}, [value]
         while open_:
             node = self.producers.get(open_.pop())
-            fresh = set() if node is None else set(filter(None, node.inputs)) - found
-            found |= fresh
+            fresh = set() if node is None else set(filter(None, node.inputs)) - sources
+            sources |= fresh
             open_ += fresh
         return tuple(
-            name for name in sorted(found.intersection(self._inputs))
+            name for name in sorted(sources.intersection(self._inputs))
             if all(extent == 1 for extent in self.values[name].shape)
         )  # fmt: skip
 
@@ -228,14 +228,14 @@ class GraphBuilder:
             raise GraphError(f"cannot keep {node} because it is a constant; expected its values")
 
     def _check_inputs(self, node: Node) -> None:
-        for one in filter(None, node.inputs):
-            if one not in self.values:
-                raise GraphError(f"cannot add {node} because value {one!r} is not defined before")
-            for extent in self.values[one].shape:
+        for value in filter(None, node.inputs):
+            if value not in self.values:
+                raise GraphError(f"cannot add {node} because value {value!r} is not defined before")
+            for extent in self.values[value].shape:
                 if isinstance(extent, Dim):
                     raise GraphError(
                         f"cannot compile {node} because extent {extent.name!r} of its input"
-                        f" {one!r} is symbolic; {extent.remedy}"
+                        f" {value!r} is symbolic; {extent.remedy}"
                     )
 
     def _placeholder(self, name: str) -> Tensor:

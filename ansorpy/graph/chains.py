@@ -35,7 +35,7 @@ def chains(graph: Graph, groups: Sequence[NodeGroup]) -> tuple[GroupChain, ...]:
     tiled = [
         not one.hosted and bool(_tiled(lower(graph, one.nodes, one.outputs).dag)) for one in groups
     ]
-    found, taken = [], set[int]()
+    chains, taken = [], set[int]()
     for first in range(len(groups)):
         if not tiled[first] or first in taken:
             continue
@@ -54,15 +54,15 @@ def chains(graph: Graph, groups: Sequence[NodeGroup]) -> tuple[GroupChain, ...]:
         names = _tiled(low.dag)
         if len(names) == 2 and len(whole.outputs) == 1 and _rows(low.dag, *names) >= ROWS:
             ordered = replace(low, dag=_others_first(low.dag, names[0]))
-            found.append(GroupChain(tuple(members), whole, ordered))
+            chains.append(GroupChain(tuple(members), whole, ordered))
             taken.update(members)
-    return tuple(found)
+    return tuple(chains)
 
 
 def _only_readers(graph: Graph, groups: Sequence[NodeGroup]) -> list[int | None]:
     """Return the one group that reads each group's only output, None if there are others."""
     home = {id(node): number for number, group in enumerate(groups) for node in group.nodes}
-    found: list[int | None] = []
+    only: list[int | None] = []
     for number, group in enumerate(groups):
         readers = {
             home.get(id(node))
@@ -71,8 +71,8 @@ def _only_readers(graph: Graph, groups: Sequence[NodeGroup]) -> list[int | None]
             if home.get(id(node)) != number
         }
         alone = len(readers) == 1 and len(group.outputs) == 1
-        found.append(readers.pop() if alone and group.outputs[0] not in graph.wanted else None)
-    return found
+        only.append(readers.pop() if alone and group.outputs[0] not in graph.wanted else None)
+    return only
 
 
 def _tiled(dag: Dag) -> list[str]:

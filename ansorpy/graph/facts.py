@@ -99,7 +99,7 @@ class NodeFacts:
 
         None unless every output is a run of consecutive elements of an operand.
         """
-        found = []
+        runs = []
         nodes = {node.name: node for node in self.dag.computes}
         if nodes.keys() != set(self.dag.outputs):
             return None
@@ -110,8 +110,8 @@ class NodeFacts:
             begin = self._begin(nodes[name], body)
             if begin is None or body.tensor not in self.operands:
                 return None
-            found.append((self.operands.index(body.tensor), begin))
-        return tuple(found)
+            runs.append((self.operands.index(body.tensor), begin))
+        return tuple(runs)
 
     def _begin(self, node: Compute, read: Read) -> int | None:
         """Return the first element that a copy reads; None if it does not read a run."""

@@ -78,34 +78,34 @@ def evaluate(
     if twin is not None:
         reads = [arrays[name] for name in node.inputs if name]
         return tuple(twin.function(reads, **twin.arguments(node)))
-    made: dict[str, Tensor] = {}
+    placeholders: dict[str, Tensor] = {}
 
     def read(name: str) -> Tensor:
-        if name not in made:
+        if name not in placeholders:
             dtype = (
                 weights[name].dtype if name in weights
                 else arrays[name].dtype.name if graph is None
                 else graph.values[name].dtype
             )  # fmt: skip
-            made[name] = te.placeholder(arrays[name].shape, f"x{len(made)}", dtype)
-        return made[name]
+            placeholders[name] = te.placeholder(arrays[name].shape, f"x{len(placeholders)}", dtype)
+        return placeholders[name]
 
     outputs = tensors(node, read, weights)
-    found: list[Array] = []
+    results: list[Array] = []
     for tensor in outputs:
         if isinstance(tensor.draft.node, Placeholder):  # an operator that changes nothing
-            name = next(key for key, value in made.items() if value.draft is tensor.draft)
-            found.append(arrays[name])
+            name = next(key for key, value in placeholders.items() if value.draft is tensor.draft)
+            results.append(arrays[name])
             continue
         dag = te.dag(tensor)
         given = {
             node.name: arrays[name]
-            for name, one in made.items()
+            for name, one in placeholders.items()
             for node in dag.placeholders
             if one.name == node.name
         }
-        found.append(compute(dag, given)[tensor.output])
-    return tuple(found)
+        results.append(compute(dag, given)[tensor.output])
+    return tuple(results)
 
 
 def _stored(values: Array, dtype: str) -> Array:

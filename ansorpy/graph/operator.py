@@ -254,19 +254,19 @@ def operator_of(node: Node) -> Operator:
     Raises:
         GraphError: it is unknown, or does not respect an attribute of the node.
     """
-    found = OPERATORS.get(node.op)
-    if found is None:
+    operator = OPERATORS.get(node.op)
+    if operator is None:
         raise GraphError(
             f"cannot compile {node} because operator {node.op!r} has no kernel;"
             " expected an operator of the list in docs/operators.md"
         )
     for name in node.attrs:
-        if name not in found.attrs:
+        if name not in operator.attrs:
             raise GraphError(
                 f"cannot compile {node} because attribute {name!r} is not supported;"
-                f" expected {', '.join(sorted(found.attrs)) or 'none'}"
+                f" expected {', '.join(sorted(operator.attrs)) or 'none'}"
             )
-    return found
+    return operator
 
 
 def tensors(
@@ -277,13 +277,13 @@ def tensors(
     Raises:
         GraphError: the operator does not take these operands.
     """
-    found = operator_of(node)
-    if found.hosted is not None:
+    operator = operator_of(node)
+    if operator.hosted is not None:
         raise GraphError(
             f"cannot compile {node} because operator {node.op!r} has no kernel;"
             f" expected {HOSTED}, which lets NumPy compute it"
         )
-    if found.build is None:
+    if operator.build is None:
         raise GraphError(
             f"cannot compile {node} because its inputs are not known; expected constants"
         )
@@ -294,13 +294,13 @@ def tensors(
         return taken[-1]
 
     try:
-        made = found.build(Operands(node, take, weights))
+        results = operator.build(Operands(node, take, weights))
     except SpecError as error:
         if isinstance(error, GraphError):
             raise
         text = str(error)[:MOST_TEXT]
         raise GraphError(f"cannot compile {node} because of its operands: {text}") from error
-    return rounded_once((made,) if isinstance(made, Tensor) else tuple(made), taken)
+    return rounded_once((results,) if isinstance(results, Tensor) else tuple(results), taken)
 
 
 def constant_values(

@@ -55,15 +55,15 @@ class _Partitioner:
         hosted = [n for n, node in enumerate(self.nodes) if operator_of(node).hosted is not None]
         self.taken.update(hosted)
         own = [n for n in range(len(self.nodes)) if n not in self.taken and not self._is_view(n)]
-        made = [self._grown(n) for n in own if self._facts(n).tiled]
-        made = [self._pulled(members, why) for members, why in made]
-        made += [([n], "NumPy computes it: it has no kernel") for n in hosted]
+        grown = [self._grown(n) for n in own if self._facts(n).tiled]
+        grown = [self._pulled(members, why) for members, why in grown]
+        grown += [([n], "NumPy computes it: it has no kernel") for n in hosted]
         for n in own:
             if n not in self.taken:
-                made.append(self._pulled(*self._grown(n)))
-        made.sort(key=lambda one: one[0][-1])
+                grown.append(self._pulled(*self._grown(n)))
+        grown.sort(key=lambda one: one[0][-1])
         groups = tuple(
-            group_of(self.graph, [self.nodes[n] for n in members], why) for members, why in made
+            group_of(self.graph, [self.nodes[n] for n in members], why) for members, why in grown
         )
         views = {
             name: view
@@ -207,13 +207,13 @@ class _Partitioner:
 
     def _between(self, last: int, end: int) -> list[int]:
         """Return the nodes on all paths from one node to its postdominator, which is included."""
-        found, todo = {end}, [last]
+        between, todo = {end}, [last]
         while todo:
             for n in self.readers[todo.pop()]:
-                if n not in found:
-                    found.add(n)
+                if n not in between:
+                    between.add(n)
                     todo.append(n)
-        return sorted(found)
+        return sorted(between)
 
     def _operands(self, n: int, inside: set[int]) -> list[tuple[int, int]]:
         """Return the producers of a node's inputs among some nodes, each with its position."""
@@ -224,13 +224,13 @@ class _Partitioner:
         ]
 
     def _readers(self, node: Node) -> tuple[int, ...]:
-        found = {
+        readers = {
             self.number[id(reader)]
             for value in filter(None, node.outputs)
             for reader in self.graph.readers.get(value, ())
             if id(reader) in self.number
         }
-        return tuple(sorted(found))
+        return tuple(sorted(readers))
 
     def _facts(self, n: int) -> NodeFacts:
         facts = self.facts_of(self.nodes[n])

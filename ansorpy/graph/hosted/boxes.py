@@ -27,7 +27,7 @@ def non_max_suppression(
             boxes[..., :2], boxes[..., 2:])  # fmt: skip
         ends = np.concatenate([low, high], -1)
     areas = np.prod(ends[..., 2:] - ends[..., :2], -1)
-    found = []
+    selected = []
     for n in range(scores.shape[0]):
         for k in range(scores.shape[1]):
             order = np.argsort(-scores[n, k], kind="stable")
@@ -44,8 +44,8 @@ def non_max_suppression(
                 union = areas[n, kept] + areas[n, box] - common
                 if not np.any(common > overlap * union):
                     kept.append(int(box))
-            found += [[n, k, box] for box in kept]
-    return (np.array(found, np.int64).reshape(-1, 3),)
+            selected += [[n, k, box] for box in kept]
+    return (np.array(selected, np.int64).reshape(-1, 3),)
 
 
 @hosted("NonMaxSuppression", non_max_suppression, "center_point_box")
@@ -71,7 +71,7 @@ def roi_align(
     wide = np.float32 if kind == np.float16 else kind.type
     half = coordinate_transformation_mode == "half_pixel"
     corners = rois.astype(wide) * wide(spatial_scale) - wide(0.5 if half else 0)
-    found = np.zeros((len(rois), x.shape[1], output_height, output_width), wide)
+    pooled = np.zeros((len(rois), x.shape[1], output_height, output_width), wide)
     for n, (x0, y0, x1, y1) in enumerate(corners):
         tables = []
         for first, last, cells, extent in (
@@ -98,15 +98,15 @@ def roi_align(
                 for places, parts in taps:
                     np.add.at(weights, (np.arange(len(weights))[:, None], places), parts)
                 spread.append(weights)
-            found[n] = spread[0] @ data @ spread[1].T / wide(max(samples, 1))
+            pooled[n] = spread[0] @ data @ spread[1].T / wide(max(samples, 1))
         elif samples:
             best = np.full((), -np.inf, wide)
             for row, row_part in rows:
                 for column, column_part in columns:
                     taken = data[:, row[:, :, None, None], column]
                     best = np.maximum(best, taken * (row_part[:, :, None, None] * column_part))
-            found[n] = best.max((2, 4))
-    return (found.astype(kind),)
+            pooled[n] = best.max((2, 4))
+    return (pooled.astype(kind),)
 
 
 @hosted(
@@ -131,7 +131,7 @@ def max_roi_pool(
 ) -> tuple[Array]:  # fmt: skip
     """Return the largest element of each cell of each region, 0 for a cell without elements."""
     x, rois = reads
-    found = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
+    pooled = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
     for n, roi in enumerate(rois):
         scaled = roi[1:].astype(np.float32) * np.float32(spatial_scale)
         x0, y0, x1, y1 = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).astype(int)
@@ -148,8 +148,8 @@ def max_roi_pool(
             for j, (left, right) in enumerate(zip(*spans[1], strict=True)):
                 cell = x[int(roi[0]), :, top:bottom, left:right]
                 if cell.size:
-                    found[n, :, i, j] = cell.max((1, 2))
-    return (found,)
+                    pooled[n, :, i, j] = cell.max((1, 2))
+    return (pooled,)
 
 
 @hosted("MaxRoiPool", max_roi_pool, "pooled_shape", "spatial_scale")

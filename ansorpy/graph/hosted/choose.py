@@ -62,7 +62,7 @@ def _compress(on: Operands) -> Sequence[Facts]:
 def unique(reads: Sequence[Array], axis: int | None = None, sorted: int = 1) -> tuple[Array, ...]:
     """Return the different elements, first indices, their place for each element, and counts."""
     x = reads[0]
-    found, first, place, count = np.unique(
+    values, first, place, count = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     place = place.reshape(-1)
@@ -70,9 +70,9 @@ def unique(reads: Sequence[Array], axis: int | None = None, sorted: int = 1) -> 
         order = np.argsort(first, kind="stable")
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
-        found = np.take(found, order, 0 if axis is None else axis)
+        values = np.take(values, order, 0 if axis is None else axis)
         first, place, count = first[order], rank[place], count[order]
-    return found, *(one.astype(np.int64) for one in (first, place, count))
+    return values, *(one.astype(np.int64) for one in (first, place, count))
 
 
 @hosted("Unique", unique, "axis", "sorted")
@@ -107,13 +107,13 @@ def cumulative_product(
     """Return the products of the elements up to each element along an axis."""
     x, axis = reads[0], int(reads[1].reshape(-1)[0])
     x = np.flip(x, axis) if reverse else x
-    found = np.cumprod(x, axis, dtype=x.dtype)
+    products = np.cumprod(x, axis, dtype=x.dtype)
     if exclusive:
-        found = np.roll(found, 1, axis)
+        products = np.roll(products, 1, axis)
         first = [slice(None)] * x.ndim
         first[axis] = slice(0, 1)
-        found[tuple(first)] = 1
-    return (np.flip(found, axis) if reverse else found,)
+        products[tuple(first)] = 1
+    return (np.flip(products, axis) if reverse else products,)
 
 
 @hosted("CumProd", cumulative_product, "exclusive", "reverse")

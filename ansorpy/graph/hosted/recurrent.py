@@ -49,10 +49,10 @@ def rnn(
     betas = {"affine": 0.0, "hardsigmoid": 0.5, "scaledtanh": 1.0}
     usual = {1: ["tanh"], 3: ["sigmoid", "tanh"], 4: ["sigmoid", "tanh", "tanh"]}[gates]
     names = [name.lower() for name in activations] or usual * count
-    told = []
+    options = []
     for values, defaults in ((activation_alpha, alphas), (activation_beta, betas)):
         left = [*values]
-        told.append(
+        options.append(
             [
                 wide.type(left.pop(0) if left and name in defaults else defaults.get(name, 0))
                 for name in names
@@ -60,7 +60,7 @@ def rnn(
         )
     chosen: list[Any] = [
         (lambda v, f=functions[name], a=a, b=b: f(v, a, b))
-        for name, a, b in zip(names, *told, strict=True)
+        for name, a, b in zip(names, *options, strict=True)
     ]
     every = np.zeros((steps, count, batch, size), x.dtype)
     last = np.zeros((count, batch, size), x.dtype)

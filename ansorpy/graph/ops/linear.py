@@ -12,15 +12,15 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     row, column = len(a.shape) == 1, len(b.shape) == 1
     left = topi.reshape(a, (1, *a.shape)) if row else a
     right = topi.reshape(b, (*b.shape, 1)) if column else b
-    made = topi.matmul(left, right)
+    product = topi.matmul(left, right)
     if not row and not column:
-        return made
-    shape = list(made.shape)
+        return product
+    shape = list(product.shape)
     if column:
         shape.pop()
     if row:
         shape.pop(-1 if column else -2)
-    return topi.reshape(made, shape)
+    return topi.reshape(product, shape)
 
 
 @operator("MatMul")
@@ -30,18 +30,18 @@ def _matmul(on: Operands) -> Tensor:
 
 @operator("Gemm", "alpha", "beta", "transA", "transB")
 def _gemm(on: Operands) -> Tensor:
-    made = topi.matmul(
+    product = topi.matmul(
         on.tensor(0), on.tensor(1),
         transpose_a=bool(on.attribute("transA", 0)), transpose_b=bool(on.attribute("transB", 0)),
     )  # fmt: skip
     alpha, beta = on.attribute("alpha", 1.0), on.attribute("beta", 1.0)
-    made = made if alpha == 1 else topi.multiply(made, _factor(alpha))
+    product = product if alpha == 1 else topi.multiply(product, _factor(alpha))
     if not on.given(2) or beta == 0:
-        return made
+        return product
     c = on.operand(2, 2)
     if beta != 1:
         c = topi.multiply(on.tensor(2), _factor(beta))
-    return topi.add(made, c)
+    return topi.add(product, c)
 
 
 @operator("Einsum", "equation")

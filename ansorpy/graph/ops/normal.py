@@ -38,14 +38,14 @@ def _layer_norm(on: Operands) -> Tensor | Sequence[Tensor]:
     trailing = x.shape[axis:]
     scale = _of_shape(on.tensor(1), trailing)
     shift = None if not on.given(2) else _of_shape(on.tensor(2), trailing)
-    made = widened(on, lambda *a: topi.layer_norm(*a, axis=axis, epsilon=epsilon), x, scale, shift)
+    norm = widened(on, lambda *a: topi.layer_norm(*a, axis=axis, epsilon=epsilon), x, scale, shift)
     if len(on.node.outputs) == 1:
-        return made
+        return norm
     axes = tuple(range(len(x.shape) - len(trailing), len(x.shape)))
     wide = topi.cast(x, "float32") if x.dtype in NARROW else x
     mean = topi.mean(wide, axes, keepdims=True)
     variance = topi.mean(topi.square(topi.subtract(wide, mean)), axes, keepdims=True)
-    return made, mean, topi.rsqrt(topi.add(variance, epsilon))
+    return norm, mean, topi.rsqrt(topi.add(variance, epsilon))
 
 
 @operator("RMSNormalization", "axis", "epsilon", "stash_type")

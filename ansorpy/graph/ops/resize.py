@@ -41,25 +41,25 @@ class ResizedAxis:
         new = scale * old  # not rounded down, as examples of the specification have it
         match mode:
             case "half_pixel":
-                found = (i + half) / scale - half
+                position = (i + half) / scale - half
             case "half_pixel_symmetric":
-                found = old * half * (1 - self.new / new) + (i + half) / scale - half
+                position = old * half * (1 - self.new / new) + (i + half) / scale - half
             case "pytorch_half_pixel":
-                found = (i + half) / scale - half if self.new > 1 else half * 0
+                position = (i + half) / scale - half if self.new > 1 else half * 0
             case "align_corners":
-                found = i * (old - 1) / (new - 1) if new > 1 else half * 0
+                position = i * (old - 1) / (new - 1) if new > 1 else half * 0
             case "tf_half_pixel_for_nn":  # opsets 11 and 12 alone have it
-                found = (i + half) / scale
+                position = (i + half) / scale
             case "asymmetric":
-                found = i / scale
+                position = i / scale
             case _:  # tf_crop_and_resize
                 first, last = np.float32(self.first), np.float32(self.last)
-                found = (
+                position = (
                     first * (old - 1) + i * (last - first) * (old - 1) / np.float32(self.new - 1)
                     if self.new > 1
                     else np.float32(0.5) * (first + last) * (old - 1)
                 )
-        return found if isinstance(found, Fraction) else float(found)
+        return position if isinstance(position, Fraction) else float(position)
 
 
 LARGEST_EXTENT: Final = 1 << 16  # elements of a resized axis: images are smaller

@@ -48,11 +48,11 @@ def _mel_weight_matrix(on: Operands) -> Array:
     edges = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
     if edges.min() < 0 or edges.max() > length // 2:
         on.refuse(f"its bands end at bin {edges.max()}", f"bins from 0 to {length // 2}")
-    found = np.zeros((length // 2 + 1, bands))
+    weights = np.zeros((length // 2 + 1, bands))
     for n, (first, middle, last) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
-        found[first : middle + 1, n] = np.arange(middle + 1 - first) / max(1, middle - first)
+        weights[first : middle + 1, n] = np.arange(middle + 1 - first) / max(1, middle - first)
         if first == middle:
-            found[middle, n] = 1
+            weights[middle, n] = 1
         if last > middle:
-            found[middle:last, n] = np.arange(last - middle, 0, -1) / (last - middle)
-    return found.astype(dtype)
+            weights[middle:last, n] = np.arange(last - middle, 0, -1) / (last - middle)
+    return weights.astype(dtype)

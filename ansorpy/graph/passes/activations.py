@@ -41,17 +41,17 @@ def activations(graph: Graph) -> Rewritten:
 def _rule(node: Node, at: Rewriter) -> Sequence[str] | None:
     if not is_float(node.inputs[0], at) if node.inputs else True:
         return None
-    found = _sigmoid(node, at)
-    if found is None and node.op in ("Mul", "Div"):
+    values = _sigmoid(node, at)
+    if values is None and node.op in ("Mul", "Div"):
         whole = product(node, at)
         if len(whole.values) == 1:
-            found = _hard_sigmoid(whole.values[0], whole.factor, at)
+            values = _hard_sigmoid(whole.values[0], whole.factor, at)
         elif len(whole.values) == 2:
             a, b = whole.values
-            found = _gated(a, b, whole.factor, at) or _gated(b, a, whole.factor, at)
-    if found is None:
+            values = _gated(a, b, whole.factor, at) or _gated(b, a, whole.factor, at)
+    if values is None:
         return None
-    op, x, attrs = found
+    op, x, attrs = values
     if at.values[x].shape != at.before.values[node.outputs[0]].shape:
         return None
     return at.add(op, (x,), node.outputs, attrs, node.name)

@@ -39,11 +39,11 @@ def dead(graph: Graph) -> Rewritten:
     if not gone and not trimmed and not unread:
         return Rewritten(graph, 0)
     needed.update(graph.inputs)
-    made = replace(
+    live = replace(
         graph,
         nodes=tuple(kept),
         values={name: value for name, value in graph.values.items() if name in needed},
         weights={name: one for name, one in graph.weights.items() if name in needed},
     )
-    made.check()
-    return Rewritten(made, gone + trimmed + bool(unread))
+    live.check()
+    return Rewritten(live, gone + trimmed + bool(unread))

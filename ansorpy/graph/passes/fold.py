@@ -55,11 +55,11 @@ def _rule(node: Node, at: Rewriter) -> Sequence[str] | None:
 
 def _operations(node: Node, at: Rewriter) -> int:
     """Return the arithmetic operations and written elements of a node."""
-    made = tensors(
+    results = tensors(
         node, lambda name: te.placeholder(at.shape(name), name, at.values[name].dtype), at.weights
     )
     return sum(
         0 if isinstance(one.draft.node, Placeholder)
         else flop_count(te.dag(one)) + prod(one.shape)
-        for one in made
+        for one in results
     )  # fmt: skip

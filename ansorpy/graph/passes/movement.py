@@ -32,7 +32,7 @@ class Movement:
     def reshaped(self, shape: Sequence[int]) -> "Movement | None":
         """Return this movement, then a reshape; None if an axis would be cut unevenly."""
         parts = [*chain.from_iterable(self.axes)][::-1]
-        made: list[tuple[Part, ...]] = []
+        groups: list[tuple[Part, ...]] = []
         for extent in shape:
             group: list[Part] = []
             left = extent
@@ -48,8 +48,8 @@ class Movement:
                     left = 1
                 else:
                     return None
-            made.append(tuple(group))
-        return Movement(self.source, tuple(made))
+            groups.append(tuple(group))
+        return Movement(self.source, tuple(groups))
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

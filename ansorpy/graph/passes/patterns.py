@@ -116,17 +116,17 @@ def mean_of(name: str, at: Rewriter) -> tuple[str, tuple[int, ...]] | None:
 
     A mean is a ReduceMean, or a ReduceSum times one over the number of elements.
     """
-    found = factors(name, at)
-    if len(found.values) != 1:
+    product = factors(name, at)
+    if len(product.values) != 1:
         return None
-    node = at.maker(found.values[0], "ReduceMean", "ReduceSum")
+    node = at.maker(product.values[0], "ReduceMean", "ReduceSum")
     axes = None if node is None else axes_of(node, at)
     if node is None or axes is None:
         return None
     shape = at.shape(node.inputs[0])
     count = prod(shape[axis] for axis in axes)
     share = 1.0 if node.op == "ReduceMean" else 1 / count
-    return (node.inputs[0], axes) if near(found.factor, share) else None
+    return (node.inputs[0], axes) if near(product.factor, share) else None
 
 
 def positive(name: str, at: Rewriter, depth: int = _DEPTH) -> bool:

@@ -125,20 +125,20 @@ Rule = Callable[[Node, Rewriter], Sequence[str] | None]
 
 def rewrite_nodes(graph: Graph, rule: Rule) -> Rewritten:
     """Return the graph with a rule tried at every node whose first output is read, in order."""
-    made = Rewriter(graph)
+    rewriter = Rewriter(graph)
     sites = 0
     for old in graph.nodes:
-        inputs = tuple(map(made.now, old.inputs))
+        inputs = tuple(map(rewriter.now, old.inputs))
         node = old if inputs == old.inputs else replace(old, inputs=inputs)
-        found = rule(node, made) if node.outputs[0] else None
+        found = rule(node, rewriter) if node.outputs[0] else None
         if found is None:
-            made.keep(node)
+            rewriter.keep(node)
             continue
         sites += 1
         for name, new in zip(node.outputs, found, strict=True):
-            made.stand(name, new)
+            rewriter.stand(name, new)
     if not sites:
         return Rewritten(graph, 0)
     for output in graph.outputs:
-        made.output(output.name, made.now(output.value))
-    return Rewritten(made.graph(), sites)
+        rewriter.output(output.name, rewriter.now(output.value))
+    return Rewritten(rewriter.graph(), sites)

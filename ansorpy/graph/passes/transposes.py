@@ -68,19 +68,19 @@ def _one(chain: Sequence[Node], at: Rewriter) -> Sequence[str] | None:
     """Add one movement in place of a chain, which is given in the order of execution."""
     source, shape = chain[0].inputs[0], at.before.values[chain[-1].outputs[0]].fixed_shape
     moved: Movement | None = Movement.of(at.shape(source))
-    for one in chain if 0 not in shape else ():
+    for node in chain if 0 not in shape else ():
         if moved is None:
             return None
-        if one.op == "Transpose":
-            moved = moved.transposed(permutation(one, len(moved.axes)))
+        if node.op == "Transpose":
+            moved = moved.transposed(permutation(node, len(moved.axes)))
         else:
-            moved = moved.reshaped(at.shape(one.outputs[0]))
+            moved = moved.reshaped(at.shape(node.outputs[0]))
     if moved is None or 0 in shape:
         return None
     if all(one.op == "Transpose" for one in chain):
         perm = tuple(range(len(shape)))
-        for one in chain:
-            perm = tuple(perm[axis] for axis in permutation(one, len(perm)))
+        for node in chain:
+            perm = tuple(perm[axis] for axis in permutation(node, len(perm)))
         if perm != tuple(range(len(perm))):
             return at.add("Transpose", (source,), chain[-1].outputs, {"perm": perm}, chain[-1].name)
     return _emitted(moved, source, shape, chain[-1], at)

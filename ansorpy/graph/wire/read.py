@@ -148,18 +148,18 @@ def _attributes(place: JsonValue, limits: DocumentLimits) -> dict[str, Attribute
         place.refuse("an object")
     if len(place.value) > limits.attributes:
         raise SpecError(f"{place.path} has {len(place.value)} keys, limit {limits.attributes}")
-    found: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     for number, (name, value) in enumerate(place.value.items()):
         word = _word(JsonValue(f"{place.path}: key {number}", name))
-        one = JsonValue(f"{place.path}.{word}", value)
+        entry = JsonValue(f"{place.path}.{word}", value)
         if isinstance(value, list):
-            items = one.items(partial(_scalar, limits=limits), limits.items)
+            items = entry.items(partial(_scalar, limits=limits), limits.items)
             if len({type(item) for item in items}) > 1:
-                one.refuse("a list of items of one kind")
-            found[word] = items  # type: ignore[assignment]  # items of one kind
+                entry.refuse("a list of items of one kind")
+            attributes[word] = items  # type: ignore[assignment]  # items of one kind
         else:
-            found[word] = _scalar(one, limits)
-    return found
+            attributes[word] = _scalar(entry, limits)
+    return attributes
 
 
 def _scalar(place: JsonValue, limits: DocumentLimits) -> int | float | str:
