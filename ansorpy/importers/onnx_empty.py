@@ -101,7 +101,7 @@ def _inferred(
             data[formal] = tensor_of(formal, weight)
     try:
         schema = onnx.defs.get_schema(node.op_type, opset, "")
-        found = onnx.shape_inference.infer_node_outputs(
+        results = onnx.shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=[onnx.helper.make_opsetid("", opset)]
         )
     except (
@@ -111,7 +111,7 @@ def _inferred(
         return None
     facts = []
     for name in node.output:
-        kind = found[name].tensor_type if name in found else None
+        kind = results[name].tensor_type if name in results else None
         if kind is None or not kind.HasField("shape") or kind.elem_type not in KINDS:
             return None
         if not all(one.HasField("dim_value") for one in kind.shape.dim):

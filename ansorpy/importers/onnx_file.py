@@ -150,15 +150,15 @@ def _at_opset(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[onnx.Tensor
 
 def _without_weights(model: onnx.ModelProto, names: set[str]) -> onnx.ModelProto:
     """Return a model that shares its parts, without the initializers of the given names."""
-    made = onnx.ModelProto(ir_version=max(model.ir_version, 4))
-    made.opset_import.extend(model.opset_import)
-    graph = made.graph
+    copy = onnx.ModelProto(ir_version=max(model.ir_version, 4))
+    copy.opset_import.extend(model.opset_import)
+    graph = copy.graph
     graph.name = model.graph.name or "graph"
     graph.node.extend(model.graph.node)
     graph.input.extend(model.graph.input)
     graph.output.extend(model.graph.output)
     graph.initializer.extend(one for one in model.graph.initializer if one.name not in names)
-    return made
+    return copy
 
 
 def _check_names(values: Sequence[onnx.ValueInfoProto], bind: Bindings, shapes: Shapes) -> None:

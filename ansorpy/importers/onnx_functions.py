@@ -110,20 +110,20 @@ def bound(
     Args:
         absent: inputs of the function that the call leaves out.
     """
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    made.input[:] = ["" if name in absent else name for name in node.input]
-    del made.attribute[:]
-    for one in node.attribute:
-        if one.ref_attr_name and one.ref_attr_name not in attrs:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.input[:] = ["" if name in absent else name for name in node.input]
+    del copy.attribute[:]
+    for attribute in node.attribute:
+        if attribute.ref_attr_name and attribute.ref_attr_name not in attrs:
             continue
-        place = made.attribute.add()
-        place.CopyFrom(attrs[one.ref_attr_name] if one.ref_attr_name else one)
-        place.name = one.name
-        if one.ref_attr_name:
+        place = copy.attribute.add()
+        place.CopyFrom(attrs[attribute.ref_attr_name] if attribute.ref_attr_name else attribute)
+        place.name = attribute.name
+        if attribute.ref_attr_name:
             continue
         for graph in (place.g, *place.graphs) if place.HasField("g") else place.graphs:
             inner = [bound(each, attrs, absent) for each in graph.node]
             del graph.node[:]
             graph.node.extend(inner)
-    return made
+    return copy

@@ -241,20 +241,20 @@ class NodeImporter:
         scope[name] = self.builder.weight(self.fresh(name), weight)
 
     def _constant(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
-        for one in node.attribute:
-            match one.name:
+        for attr in node.attribute:
+            match attr.name:
                 case "value" | "sparse_value":
-                    tensor = dense(one.sparse_tensor, self.folder) if "sp" in one.name else one.t
+                    tensor = dense(attr.sparse_tensor, self.folder) if "sp" in attr.name else attr.t
                     self._define(node.output[0], weight_of(tensor, self.folder, place), scope)
                 case "value_float" | "value_floats":
-                    values = one.f if one.name == "value_float" else list(one.floats)
+                    values = attr.f if attr.name == "value_float" else list(attr.floats)
                     self._define(node.output[0], Weight.of(np.array(values, np.float32)), scope)
                 case "value_int" | "value_ints":
-                    numbers = one.i if one.name == "value_int" else list(one.ints)
+                    numbers = attr.i if attr.name == "value_int" else list(attr.ints)
                     self._define(node.output[0], Weight.of(np.array(numbers, np.int64)), scope)
                 case _:
                     raise GraphError(
-                        f"cannot import {place} because attribute {one.name[:80]!r} is not"
+                        f"cannot import {place} because attribute {attr.name[:80]!r} is not"
                         " supported; expected value, sparse_value, value_float(s) or value_int(s)"
                     )
 

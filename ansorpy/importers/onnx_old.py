@@ -71,8 +71,8 @@ def _rename(node: onnx.NodeProto, opset: int) -> None:
         del node.attribute[:]
         node.attribute.extend(left)
     if node.op_type == "Pad" and opset < PADS_FROM:
-        for one in node.attribute:
-            one.name = "pads" if one.name == "paddings" else one.name
+        for attribute in node.attribute:
+            attribute.name = "pads" if attribute.name == "paddings" else attribute.name
     if node.op_type == "Upsample" and opset < SCALES_FROM:
         by_name = {one.name: one.f for one in node.attribute}
         scales = [1.0, 1.0, *(by_name.pop(f"{side}_scale", 1.0) for side in ("height", "width"))]
@@ -81,14 +81,14 @@ def _rename(node: onnx.NodeProto, opset: int) -> None:
         node.attribute.extend([*left, onnx.helper.make_attribute("scales", scales)])
     if node.op_type in ("Upsample", "Resize") and opset < SCALES_FROM:
         modes = [one for one in node.attribute if one.s == b"bilinear"]
-        for one in modes:  # in two dimensions: linear of later versions
-            one.s = b"linear"
+        for attribute in modes:  # in two dimensions: linear of later versions
+            attribute.s = b"linear"
     if node.op_type == "Cast" and opset < NUMBERED_FROM:
         known = onnx.TensorProto.DataType
-        for one in node.attribute:
-            word = one.s.decode(errors="replace").upper()
-            if one.name == "to" and word in known.keys():  # noqa: SIM118  an enum of protobuf
-                one.CopyFrom(onnx.helper.make_attribute("to", known.Value(word)))
+        for attribute in node.attribute:
+            word = attribute.s.decode(errors="replace").upper()
+            if attribute.name == "to" and word in known.keys():  # noqa: SIM118  an enum of protobuf
+                attribute.CopyFrom(onnx.helper.make_attribute("to", known.Value(word)))
 
 
 def _by_matrix(node: onnx.NodeProto, rows: Sequence[str]) -> Sequence[onnx.NodeProto]:

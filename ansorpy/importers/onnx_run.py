@@ -34,14 +34,14 @@ def reference_run(path: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
         names = {value.name for value in model.graph.input}
         session = ReferenceEvaluator(model)
         with np.errstate(all="ignore"):
-            found = session.run(None, {name: one for name, one in inputs.items() if name in names})
+            arrays = session.run(None, {name: one for name, one in inputs.items() if name in names})
     except Exception as error:  # NumPy's and its own, of any class
         raise GraphError(
             f"cannot run {path.name} because onnx.reference says {str(error)[:200]!r};"
             " expected a model that it can run"
         ) from error
     outputs = [value.name for value in model.graph.output]
-    return {name: np.asarray(one) for name, one in zip(outputs, found, strict=True)}
+    return {name: np.asarray(one) for name, one in zip(outputs, arrays, strict=True)}
 
 
 def _opset(model: onnx.ModelProto) -> int:
@@ -51,10 +51,10 @@ def _opset(model: onnx.ModelProto) -> int:
 def input_dtypes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the dtype and shape of each input with fixed extents of a model file."""
     graph = onnx.load_model(path, load_external_data=False).graph
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    dtypes: dict[str, tuple[str, tuple[int, ...]]] = {}
     for value in graph.input:
         kind = value.type.tensor_type
         if kind.elem_type in KINDS and all(dim.HasField("dim_value") for dim in kind.shape.dim):
             shape = tuple(dim.dim_value for dim in kind.shape.dim)
-            found[value.name] = KINDS[kind.elem_type], shape
-    return found
+            dtypes[value.name] = KINDS[kind.elem_type], shape
+    return dtypes

@@ -189,38 +189,38 @@ def attributes_of(node: onnx.NodeProto, place: str) -> dict[str, Attribute]:
     Raises:
         GraphError: an attribute is a graph or a tensor of several elements.
     """
-    found: dict[str, Attribute] = {}
+    attrs: dict[str, Attribute] = {}
     kinds = onnx.AttributeProto
-    for one in node.attribute:
-        length = max(len(one.ints), len(one.floats), len(one.strings), len(one.s))
+    for attr in node.attribute:
+        length = max(len(attr.ints), len(attr.floats), len(attr.strings), len(attr.s))
         if length > MOST_PARTS:
             raise GraphError(
-                f"cannot import {place} because attribute {one.name[:80]!r} has {length} parts;"
+                f"cannot import {place} because attribute {attr.name[:80]!r} has {length} parts;"
                 f" expected at most {MOST_PARTS}"
             )
-        match one.type:
+        match attr.type:
             case kinds.INT:
-                found[one.name] = (
-                    dtype_of(one.i, f"attribute {one.name!r} of {place}")
-                    if one.name in DTYPE_ATTRIBUTES and one.i
-                    else int(one.i)
+                attrs[attr.name] = (
+                    dtype_of(attr.i, f"attribute {attr.name!r} of {place}")
+                    if attr.name in DTYPE_ATTRIBUTES and attr.i
+                    else int(attr.i)
                 )
             case kinds.FLOAT:
-                found[one.name] = float(one.f)
+                attrs[attr.name] = float(attr.f)
             case kinds.STRING:
-                found[one.name] = one.s.decode("utf-8", "replace")
+                attrs[attr.name] = attr.s.decode("utf-8", "replace")
             case kinds.INTS:
-                found[one.name] = tuple(one.ints)
+                attrs[attr.name] = tuple(attr.ints)
             case kinds.FLOATS:
-                found[one.name] = tuple(one.floats)
+                attrs[attr.name] = tuple(attr.floats)
             case kinds.STRINGS:
-                found[one.name] = tuple(text.decode("utf-8", "replace") for text in one.strings)
+                attrs[attr.name] = tuple(text.decode("utf-8", "replace") for text in attr.strings)
             case kinds.TENSOR:
-                value, dtype = number_of(one.t, f"attribute {one.name!r} of {place}")
-                found[one.name], found[f"{one.name}_dtype"] = value, dtype
+                value, dtype = number_of(attr.t, f"attribute {attr.name!r} of {place}")
+                attrs[attr.name], attrs[f"{attr.name}_dtype"] = value, dtype
             case _:
                 raise GraphError(
-                    f"cannot import {place} because attribute {one.name[:80]!r} is no number,"
+                    f"cannot import {place} because attribute {attr.name[:80]!r} is no number,"
                     " text or tensor; expected one of these"
                 )
-    return found
+    return attrs

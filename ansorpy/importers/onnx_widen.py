@@ -16,16 +16,16 @@ _CODES: Final = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision
 
 def narrow_codes(model: onnx.ModelProto) -> set[int]:
     """Return the codes of float16 and bfloat16 that a model stores or computes in."""
-    found: set[int] = set()
+    codes: set[int] = set()
     for graph in graphs_of(model.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
-            found.add(value.type.tensor_type.elem_type)
-        found |= {tensor.data_type for tensor in graph.initializer}
+            codes.add(value.type.tensor_type.elem_type)
+        codes |= {tensor.data_type for tensor in graph.initializer}
     for node in nodes_of(model):
         for one in node.attribute:
-            found |= {one.i} if one.name in _CODES else set()
-            found |= {one.t.data_type} if one.type == onnx.AttributeProto.TENSOR else set()
-    return found & NARROW_CODES
+            codes |= {one.i} if one.name in _CODES else set()
+            codes |= {one.t.data_type} if one.type == onnx.AttributeProto.TENSOR else set()
+    return codes & NARROW_CODES
 
 
 def widen(model: onnx.ModelProto) -> None:

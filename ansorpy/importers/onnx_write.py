@@ -154,16 +154,16 @@ class _Writer:
         attrs: Mapping[str, Attribute], label: str, schema: Any = None,
     ) -> None:  # fmt: skip
         """Add a node of ONNX."""
-        made = self.proto.node.add(op_type=op, name=self._label(label))
-        made.input.extend(inputs)
-        made.output.extend(outputs)
+        node = self.proto.node.add(op_type=op, name=self._label(label))
+        node.input.extend(inputs)
+        node.output.extend(outputs)
         for name, value in attrs.items():
             if schema is None or name not in schema.attributes:
                 raise GraphError(
                     f"cannot write node {label[:80]!r} ({op}) because opset {OPSET} has no"
                     f" attribute {name!r}; expected {', '.join(schema.attributes) or 'none'}"
                 )
-            made.attribute.append(_attribute(name, value, schema.attributes[name]))
+            node.attribute.append(_attribute(name, value, schema.attributes[name]))
 
     def scalar(self, value: float, like: str, dtype: str) -> str:
         """Add a constant of one number and return its name."""
