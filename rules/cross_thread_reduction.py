@@ -74,16 +74,16 @@ class CrossThreadReduction(Rule):
 def _host(at: Cursor) -> Found:
     """Return the consumer that can share its threads with the reduction."""
     facts = at.facts
-    found = facts.single_consumer(at.name)
-    if found.name is None:
-        return found
-    if facts.common_outer(at.name, found.name).count < 1:
-        return Found(None, f"{found.name} shares no outer axis with {at.name}")
-    if facts.needs_tiling(found.name):
-        return Found(None, f"{found.name} needs tiling")
-    splits = facts.splits(found.name)
+    consumer = facts.single_consumer(at.name)
+    if consumer.name is None:
+        return consumer
+    if facts.common_outer(at.name, consumer.name).count < 1:
+        return Found(None, f"{consumer.name} shares no outer axis with {at.name}")
+    if facts.needs_tiling(consumer.name):
+        return Found(None, f"{consumer.name} needs tiling")
+    splits = facts.splits(consumer.name)
     if len(splits) > 1:
-        return Found(None, f"{found.name} has {len(splits)} splits")
-    if not splits and (facts.divided(found.name) or facts.reduces(found.name)):
-        return Found(None, f"{found.name} has no plain loop to bind to threads")
-    return found
+        return Found(None, f"{consumer.name} has {len(splits)} splits")
+    if not splits and (facts.divided(consumer.name) or facts.reduces(consumer.name)):
+        return Found(None, f"{consumer.name} has no plain loop to bind to threads")
+    return consumer

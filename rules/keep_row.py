@@ -188,7 +188,7 @@ def _outside(
 
     Both are indexed by the axis along the row in their last dimension, and nowhere else.
     """
-    found: dict[str, list[Read]] = {}
+    reads_of: dict[str, list[Read]] = {}
     along: dict[str, list[bool]] = {}
     for name in stages:
         node = at.state.stage(name).node
@@ -196,10 +196,10 @@ def _outside(
         axis = axes.get(name, "")
         for read in node.reads:
             if read.tensor not in stages and axis in _names(read.indices):
-                found.setdefault(read.tensor, []).append(read)
+                reads_of.setdefault(read.tensor, []).append(read)
                 plain = read.indices[-1] == Var(axis) and axis not in _names(read.indices[:-1])
                 along.setdefault(read.tensor, []).append(plain)
-    kept = {name: reads for name, reads in found.items() if all(along[name])}
+    kept = {name: reads for name, reads in reads_of.items() if all(along[name])}
     whole = {
         name for name, reads in kept.items() if all(len(_names(r.indices)) == 1 for r in reads)
     }

@@ -43,27 +43,27 @@ class SkipPadding(Rule):
 
     def explain(self, at: Cursor) -> Answer:
         """Say how many products are left out, or name the obstacle."""
-        found, _, why = self._find(at)
-        if found is None:
+        padding, _, why = self._find(at)
+        if padding is None:
             return why
-        if found.share < self.share:
+        if padding.share < self.share:
             return no(
                 f"cannot skip the padding of {at.name}: {why.why}, below {self.share:.4g} of all"
             )
-        if not found.others:
+        if not padding.others:
             return no(f"cannot skip the padding of {at.name}: every axis moves the padded operand")
         return yes(why.why)
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor."""
-        found, padded, _ = self._find(at)
-        assert found is not None  # as `explain` found
+        padding, padded, _ = self._find(at)
+        assert padding is not None  # as `explain` found
         state = at.state.do(steps.SkipPadding(at.name, padded))
         parts, inner = (self.structure.lower().count(kind) for kind in "sr")
-        mark = steps.Annotate(at.name, f"{found.others[-1].name}.{parts - 1}", "vectorize")
+        mark = steps.Annotate(at.name, f"{padding.others[-1].name}.{parts - 1}", "vectorize")
         host = at.facts.fusible_consumer(at.name).name
-        lengths = _lengths(found, self.strided if found.strided else self.tile, parts)
-        lengths |= {tap.name: (*[0] * (inner - 2), tap.extent) for tap in found.taps}
+        lengths = _lengths(padding, self.strided if padding.strided else self.tile, parts)
+        lengths |= {tap.name: (*[0] * (inner - 2), tap.extent) for tap in padding.taps}
         tiled = tile(state, at.name, self.structure, lengths)
         # The padded stage stood before this one.
         yield at.moved(self._hosted(tiled, host).do(mark), at.index - 2)

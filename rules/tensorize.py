@@ -62,8 +62,8 @@ class Tensorize(Rule):
             names = " or ".join(self.intrinsics)
             return None, no(f"cannot tensorize {at.name}: the target has no {names}")
         node = at.stage.node
-        found = [(one, *find_dot(node, one)) for one in fitting]
-        suited = [(one, dot, why) for one, dot, why in found if dot is not None]
+        tried = [(one, *find_dot(node, one)) for one in fitting]
+        suited = [(one, dot, why) for one, dot, why in tried if dot is not None]
         if suited:
             # Prefer the signedness whose lanes are innermost: that operand is laid out anyway.
             assert isinstance(node, Compute)  # it sums
@@ -71,5 +71,5 @@ class Tensorize(Rule):
             one, _, why = max(suited, key=lambda x: (x[0].matrices, order.index(x[1].lane)))
             return one, why
         # Report the obstacle of the closest instruction.
-        near = max(found, key=lambda x: (multiplies(node, x[0]), x[0].into == node.dtype))
+        near = max(tried, key=lambda x: (multiplies(node, x[0]), x[0].into == node.dtype))
         return None, near[2]

@@ -51,42 +51,42 @@ class Winograd(Rule):
 
     def explain(self, at: Cursor) -> Answer:
         """Name the sliding axes, or the obstacle."""
-        found, why = recognise(at.stage.node)
-        if found is None:
+        conv, why = recognise(at.stage.node)
+        if conv is None:
             return why
         if at.facts.divided(at.name):
             return no(f"cannot transform {at.name}: its loops are already split")
         if at.facts.has_cache_write(at.name):
             return no(f"cannot transform {at.name}: it is a cache-write stage")
-        extents = {axis.name: axis.extent for axis in found.node.axes}
+        extents = {axis.name: axis.extent for axis in conv.node.axes}
         refused, size = f"cannot transform {at.name}", self.outputs
-        for slide in found.slides:
+        for slide in conv.slides:
             if not known(self.outputs, slide.taps):
                 return no(f"{refused}: no transforms F({size}, {slide.taps}) exist")
             if extents[slide.axis] < self.outputs:
                 return no(f"{refused}: {slide.axis} is shorter than a tile of {size}")
-        places = prod(self.outputs + slide.taps - 1 for slide in found.slides)
+        places = prod(self.outputs + slide.taps - 1 for slide in conv.slides)
         if places > PLACES:
             return no(f"{refused}: a window has {places} positions, more than {PLACES}")
         return yes(f"{why.why}; F({self.outputs}, taps) has {places} products a tile")
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor."""
-        found, _ = recognise(at.stage.node)
-        assert found is not None  # as `explain` found
+        conv, _ = recognise(at.stage.node)
+        assert conv is not None  # as `explain` found
         host = at.facts.fusible_consumer(at.name).name
         if host is not None and at.facts.reduces(host):
             host = None
         state = at.state.do(Reformulate(at.name, self.outputs))
         if host is not None:
             state = state.do(ComputeInline(at.name))
-        place = host or at.name if found.whole is None else found.node.name
-        nest = _Nest(found, self.outputs, place, at.target.lanes(found.node.dtype))
+        place = host or at.name if conv.whole is None else conv.node.name
+        nest = _Nest(conv, self.outputs, place, at.target.lanes(conv.node.dtype))
         state = nest.host_tiles(state)
         state = nest.products(state)
         state = nest.data(state)
         state = nest.weights(state, at.target.lanes("float64"))
-        state = nest.window(state, _free_source(at, found))
+        state = nest.window(state, _free_source(at, conv))
         yield at.before(state)
 
 

@@ -55,15 +55,15 @@ def capabilities(target: Target) -> tuple[Capability, ...]:
 
 
 def _of_cpu(target: Target) -> list[Capability]:
-    found = []
+    capabilities = []
     for name in dict.fromkeys(one.name for one in INTRINSICS):
         widths = [one for one in INTRINSICS if one.name == name]
         own = [one for one in widths if one.lanes == target.lanes(LANE)]
         lacks = _lacks(own[0], target) if own else _too_narrow(widths, target)
         one = widths[0]
         computes = f"{one.into} += {one.left} * {one.right}, {one.steps} steps"
-        found.append(Capability(name, computes, lacks, in_source=not lacks))
-    return found
+        capabilities.append(Capability(name, computes, lacks, in_source=not lacks))
+    return capabilities
 
 
 def _lacks(intrinsic: Intrinsic, target: Target) -> str:

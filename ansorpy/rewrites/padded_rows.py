@@ -60,13 +60,13 @@ def find_operands(
     """
     if not isinstance(node, Compute) or node.combiner != "sum" or len(node.body) != 1:
         return (), no(f"{node.name} is not a sum of one value")
-    found = tuple(_operands(node, nodes))
-    if not found:
+    rows = tuple(_operands(node, nodes))
+    if not rows:
         return (), no(
             f"{node.name} reads no operand along rows of {LEAST} to {MOST} elements that are no"
             f" multiple of {ACCESS_BYTES} bytes, each element {REUSE} times or more"
         )
-    return found, yes(f"{node.name} reads rows of {', '.join(one.node.name for one in found)}")
+    return rows, yes(f"{node.name} reads rows of {', '.join(one.node.name for one in rows)}")
 
 
 def with_rows(node: Compute, operands: tuple[RaggedOperand, ...]) -> Compute:
@@ -88,7 +88,7 @@ def _operands(node: Compute, nodes: Mapping[str, Node]) -> Iterator[RaggedOperan
     for read in dict.fromkeys(reads(node.body[0])):
         used = frozenset[str]().union(*map(variables, read.indices))
         reuse = prod(n for name, n in axes.items() if name not in used)
-        one = RaggedOperand(nodes[read.tensor], read.dtype)
+        operand = RaggedOperand(nodes[read.tensor], read.dtype)
         last = read.indices[-1] if read.indices else None
         if (
             taken.count(read.tensor) == 1
@@ -96,9 +96,9 @@ def _operands(node: Compute, nodes: Mapping[str, Node]) -> Iterator[RaggedOperan
             and not any(last.name in variables(index) for index in read.indices[:-1])
             and SIZE_BYTES[read.dtype] in (2, 4)
             and read.dtype != "bool"
-            and LEAST <= one.node.shape[-1] <= MOST
-            and one.row != one.node.shape[-1]
+            and LEAST <= operand.node.shape[-1] <= MOST
+            and operand.row != operand.node.shape[-1]
             and reuse >= REUSE
-            and len(getattr(one.node, "dtypes", (read.dtype,))) == 1
+            and len(getattr(operand.node, "dtypes", (read.dtype,))) == 1
         ):
-            yield one
+            yield operand

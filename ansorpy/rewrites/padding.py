@@ -46,7 +46,7 @@ def find_padding(padded: Node, consumer: Node) -> tuple[Padding | None, Answer]:
         return None, no(f"{consumer.name} is not a sum that reads {padded.name} once")
     if taken[0] not in factors(consumer.body[0]):
         return None, no(f"{padded.name} is not a factor of {consumer.name}")
-    found: list[tuple[Axis, ...]] = []
+    dimensions: list[tuple[Axis, ...]] = []
     taps: list[Axis] = []
     kept = 1.0
     conditions = _by_dimension(padded, body.cond)
@@ -54,16 +54,16 @@ def find_padding(padded: Node, consumer: Node) -> tuple[Padding | None, Answer]:
         names = _affine_axes(taken[0].indices[dimension])
         if names is None:
             return None, no(f"{consumer.name} reads {padded.name} at an index that is not affine")
-        found.append(tuple(axis for axis in consumer.axes if axis.name in names))
+        dimensions.append(tuple(axis for axis in consumer.axes if axis.name in names))
         taps += (axis for axis in consumer.reduce_axes if axis.name in names)
         kept *= _share(padded, consumer, taken[0], dimension, cond)
-    if not found or not all(found):
+    if not dimensions or not all(dimensions):
         return None, no(f"{padded.name} has no border that {consumer.name} walks over")
     moving = {name for index in taken[0].indices for name in variables(index)}
     others = tuple(a for a in consumer.axes if a.extent > 1 and a.name not in moving)
     why = yes(f"{1.0 - kept:.0%} of the products meet the zeros of {padded.name}")
     strided = len(padded.axes) - 1 not in conditions
-    return Padding(tuple(found), tuple(taps), others, 1.0 - kept, strided), why
+    return Padding(tuple(dimensions), tuple(taps), others, 1.0 - kept, strided), why
 
 
 def skipped(padded: Compute, consumer: Compute) -> Compute:
@@ -88,18 +88,18 @@ def spared(dag: Dag) -> frozenset[str]:
 
     Such a product may be left out: a NaN in such an element need not reach the sum.
     """
-    found: set[str] = set()
+    tensors: set[str] = set()
     for consumer in dag.computes:
         if consumer.combiner != "sum":
             continue
         parts = factors(consumer.body[0])
         for part in parts:
             if isinstance(part, Read) and _has_zeros(dag.node(part.tensor)):
-                found |= {r.tensor for r in consumer.reads if r is not part}
+                tensors |= {r.tensor for r in consumer.reads if r is not part}
     for node in reversed(dag.nodes):  # the operands of such a tensor as well
-        if node.name in found and isinstance(node, Compute):
-            found |= {read.tensor for read in node.reads}
-    return frozenset(found)
+        if node.name in tensors and isinstance(node, Compute):
+            tensors |= {read.tensor for read in node.reads}
+    return frozenset(tensors)
 
 
 def _has_zeros(node: Node) -> bool:

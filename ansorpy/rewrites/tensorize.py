@@ -181,15 +181,15 @@ def dotted(node: Compute, dot: Dot, nodes: Mapping[str, Node]) -> tuple[Compute,
     Args:
         nodes: by name; the shapes of the operands.
     """
-    made = [_wide(node, dot, nodes[dot.wide.tensor])]
-    wide = _read_wide(node, dot, made[0])
+    new = [_wide(node, dot, nodes[dot.wide.tensor])]
+    wide = _read_wide(node, dot, new[0])
     narrow, copy = _narrow(node, dot, nodes[dot.narrow.tensor])
     if copy is not None:
-        made.append(copy)
+        new.append(copy)
     start = node.start
     if dot.moved:
         sums = _sums(node, dot)
-        made.append(sums)
+        new.append(sums)
         start = _without(node, dot, sums)
 
     def change(part: Expr) -> Expr | None:
@@ -208,7 +208,7 @@ def dotted(node: Compute, dot: Dot, nodes: Mapping[str, Node]) -> tuple[Compute,
         start=start,
         attrs=attrs,
     )
-    return (*made, total)
+    return (*new, total)
 
 
 def _order(dot: Dot, read: Read) -> list[int]:

@@ -132,7 +132,7 @@ def _find(spread: Compute, consumer: Compute, taken: Read, cond: Expr) -> Iterat
 def _strides(spread: Compute, cond: Expr) -> Mapping[int, tuple[int, int]]:
     """Return (first, stride) by dimension from conjuncts `(axis - first) % stride == 0`."""
     places = {axis.name: at for at, axis in enumerate(spread.axes)}
-    found = {}
+    strides = {}
     for conjunct in conjuncts(cond):
         match conjunct:
             case Binary(op="eq", a=Binary(op="mod", a=inner, b=Const(value=stride)), b=other) if (
@@ -141,10 +141,10 @@ def _strides(spread: Compute, cond: Expr) -> Mapping[int, tuple[int, int]]:
                 of = form(inner)
                 match list(of.terms.items()):
                     case [(Var(name=name), 1)] if name in places:
-                        found[places[name]] = (-of.const, int(stride))
+                        strides[places[name]] = (-of.const, int(stride))
             case _:
                 pass
-    return found
+    return strides
 
 
 def _step(consumer: Compute, read: Read, dimension: int) -> tuple[Axis, Axis, int] | None:

@@ -103,16 +103,16 @@ def rounded_operands(node: Node, form: str) -> tuple[Compute | None, Answer]:
 
     Holds for a sum of one product of two reads, in the dtype that the format is rounded from.
     """
-    one = next((each for each in PRODUCTS if each.rounds and each.name == form), None)
-    if one is None:
+    mma = next((each for each in PRODUCTS if each.rounds and each.name == form), None)
+    if mma is None:
         return None, no(f"{node.name} has no products in {form}")
     if not isinstance(node, Compute):
         return None, no(f"{node.name} is an input")
     if node.combiner != "sum" or node.dtypes != (SUMS,):
         return None, no(f"{node.name} is not a sum in {SUMS}")
     match node.body[0]:
-        case Binary(op="mul", a=Read() as a, b=Read() as b) if {a.dtype, b.dtype} == {one.dtype}:
-            made = replace(node, body=(one.of(a, b),))
+        case Binary(op="mul", a=Read() as a, b=Read() as b) if {a.dtype, b.dtype} == {mma.dtype}:
+            made = replace(node, body=(mma.of(a, b),))
             return made, yes(f"{node.name} sums products of {a.tensor} and {b.tensor}")
         case _:
             return None, no(f"{node.name} is not a sum of one product of two reads")

@@ -49,27 +49,27 @@ class StateFacts:
 
     def consumers(self, name: str) -> tuple[str, ...]:
         """Return the stages that read `name`, directly or through inlined ones, in order."""
-        found: set[str] = set()
+        readers: set[str] = set()
         stack = [name]
         while stack:
             for reader in self.dag.consumers[stack.pop()]:
                 if reader in self.inlined:
                     stack.append(reader)
                 else:
-                    found.add(reader)
-        return self._in_order(found)
+                    readers.add(reader)
+        return self._in_order(readers)
 
     def producers(self, name: str) -> tuple[str, ...]:
         """Return the stages that `name` reads, directly or through inlined ones, in order."""
-        found: set[str] = set()
+        sources: set[str] = set()
         stack = [name]
         while stack:
             for source in self.direct_producers(stack.pop()):
                 if source in self.inlined:
                     stack.append(source)
                 else:
-                    found.add(source)
-        return self._in_order(found)
+                    sources.add(source)
+        return self._in_order(sources)
 
     def direct_producers(self, name: str) -> tuple[str, ...]:
         """Return the stages that the body of `name` reads, inlined ones included."""

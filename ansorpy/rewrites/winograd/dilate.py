@@ -41,7 +41,7 @@ def parted(node: Compute) -> tuple[Compute, Compute] | None:
 def _dilations(node: Compute) -> dict[str, int]:
     """Return the dilation by spatial axis, of axes that stand beside a multiple of a tap."""
     spatial = {axis.name for axis in node.axes}
-    found: dict[str, set[int]] = {}
+    distances: dict[str, set[int]] = {}
     for read in (part for body in node.body for part in walk(body) if isinstance(part, Read)):
         for index in read.indices:
             form = linear(index)
@@ -49,5 +49,5 @@ def _dilations(node: Compute) -> dict[str, int]:
                 continue
             (axis, one), (_, d) = sorted(form[1].items(), key=lambda term: term[0] not in spatial)
             if axis in spatial and one == 1 and d > 1:
-                found.setdefault(axis, set()).add(d)
-    return {axis: min(by) for axis, by in found.items() if len(by) == 1}
+                distances.setdefault(axis, set()).add(d)
+    return {axis: min(by) for axis, by in distances.items() if len(by) == 1}

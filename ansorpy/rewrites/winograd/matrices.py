@@ -74,10 +74,10 @@ def transforms(outputs: int, taps: int) -> Transforms:
 
 def _with_roots(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
     """Return the coefficients of the monic polynomial with these roots, of x^0 first."""
-    found = [Fraction(1)]
+    terms = [Fraction(1)]
     for root in roots:
-        shifted = [Fraction(0), *found]
-        found = [
-            above - root * here for above, here in zip(shifted, [*found, Fraction(0)], strict=True)
+        shifted = [Fraction(0), *terms]
+        terms = [
+            above - root * here for above, here in zip(shifted, [*terms, Fraction(0)], strict=True)
         ]
-    return tuple(found)
+    return tuple(terms)

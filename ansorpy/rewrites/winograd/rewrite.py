@@ -123,14 +123,14 @@ class _Rewrite:
             return Read(window.name, tuple(indices), self.dtype)
 
         fixed = (*self._own(conv.batch), *self._tiles(), *self._own(conv.depth))
-        made: list[Compute] = []
+        nodes: list[Compute] = []
         for number, dim in enumerate(self.dims):
             done, left = self.dims[:number], self.dims[number + 1 :]
             terms: list[Expr] = []
             for place in range(dim.matrices.products):
                 places = (*self._at(done), Const(place), *self._out(left))
                 rest = tuple(Var(name) for name, _ in fixed)
-                before = made[-1].name if made else None
+                before = nodes[-1].name if nodes else None
                 read = Read(before, (*places, *rest), self.dtype) if before else first(places)
                 terms.append(read)
             body = chosen(Var(dim.at), product(dim.matrices.data, terms, self.dtype))
@@ -139,23 +139,23 @@ class _Rewrite:
                 *((d.out, d.matrices.products) for d in left),
                 *fixed,
             )
-            made.append(_compute(f"{self.name}.data{number}", axes, body, self.dtype))
-        return made
+            nodes.append(_compute(f"{self.name}.data{number}", axes, body, self.dtype))
+        return nodes
 
     def _weights(self) -> list[Compute]:
         conv = self.conv
         used = {name for index in conv.weights.indices for name in variables(index)}
         along = (*conv.batch, *conv.depth, *conv.filters)
         fixed = self._own(name for name in along if name in used)
-        made: list[Compute] = []
+        nodes: list[Compute] = []
         for number, dim in enumerate(self.dims):
             done, left = self.dims[:number], self.dims[number + 1 :]
             terms: list[Expr] = []
             for place in range(dim.slide.taps):
-                if made:
+                if nodes:
                     places = (*self._at(done), Const(place), *(Var(d.slide.tap) for d in left))
                     rest = tuple(Var(name) for name, _ in fixed)
-                    terms.append(Read(made[-1].name, (*places, *rest), WIDE))
+                    terms.append(Read(nodes[-1].name, (*places, *rest), WIDE))
                 else:
                     terms.append(self._weight({dim.slide.tap: Const(place)}))
             body = chosen(Var(dim.at), product(dim.matrices.weights, terms, WIDE))
@@ -167,8 +167,8 @@ class _Rewrite:
             last = number == len(self.dims) - 1
             dtype = self.dtype if last else WIDE
             body = body if dtype == WIDE else Cast(dtype, body)
-            made.append(_compute(f"{self.name}.weights{number}", axes, body, dtype))
-        return made
+            nodes.append(_compute(f"{self.name}.weights{number}", axes, body, dtype))
+        return nodes
 
     def _weight(self, places: dict[str, Expr]) -> Expr:
         read = substitute(self.conv.weights, places)
@@ -198,10 +198,10 @@ class _Rewrite:
         whole = {
             dim.tile: Binary("floordiv", Var(dim.slide.axis), Const(self.m)) for dim in self.dims
         }
-        made: list[Compute] = []
+        nodes: list[Compute] = []
         for number, dim in enumerate(self.dims):
             done, left = self.dims[:number], self.dims[number + 1 :]
-            source = made[-1] if made else products
+            source = nodes[-1] if nodes else products
             terms = [
                 Read(
                     source.name,
@@ -214,15 +214,15 @@ class _Rewrite:
             if number == last:
                 inner = {d.out: Binary("mod", Var(d.slide.axis), Const(self.m)) for d in self.dims}
                 body = substitute(body, {**whole, **inner})
-                made.append(Compute(self.name, conv.node.axes, (body,), conv.node.dtypes))
+                nodes.append(Compute(self.name, conv.node.axes, (body,), conv.node.dtypes))
                 continue
             axes = (
                 *((d.out, self.m) for d in (*done, dim)),
                 *((d.at, d.matrices.products) for d in left),
                 *fixed,
             )
-            made.append(_compute(f"{self.name}.output{number}", axes, body, self.dtype))
-        return made
+            nodes.append(_compute(f"{self.name}.output{number}", axes, body, self.dtype))
+        return nodes
 
     def _own(self, names: Iterable[str]) -> tuple[tuple[str, int], ...]:
         return tuple((name, self.extents[name]) for name in names)

@@ -28,10 +28,10 @@ class SplitGroups:
         """
         stage, node = compute_of(state, self.stage, self)
         untouched(state, stage, self)
-        found, why = find_group(node)
-        if found is None:
+        operands, why = find_group(node)
+        if operands is None:
             raise StepError(f"{self}: {why.why}")
-        return _put(state, {self.stage: grouped(node, found)}, self)
+        return _put(state, {self.stage: grouped(node, operands)}, self)
 
     def __str__(self) -> str:
         return f"{self.stage}.split_groups()"
@@ -85,8 +85,8 @@ class SkipPadding:
                 another reader, or it puts no zeros around anything.
         """
         padded, node = _pair(state, self.padded, self.stage, self)
-        found, why = find_padding(padded, node)
-        if found is None:
+        operands, why = find_padding(padded, node)
+        if operands is None:
             raise StepError(f"{self}: {why.why}")
         return _put(state, {self.padded: (), self.stage: (skipped(padded, node),)}, self)
 
@@ -112,13 +112,13 @@ class PadRows:
         """
         stage, node = compute_of(state, self.stage, self)
         untouched(state, stage, self)
-        found, why = find_operands(node, {each.name: each.node for each in state.stages})
-        if not found:
+        operands, why = find_operands(node, {each.name: each.node for each in state.stages})
+        if not operands:
             raise StepError(f"{self}: {why.why}")
-        for one in found:
+        for one in operands:
             free_name(state, one.name, self)
-        made = [Stage(one.copy, whole_loops(one.copy), prepares=True) for one in found]
-        total = with_rows(node, found)
+        made = [Stage(one.copy, whole_loops(one.copy), prepares=True) for one in operands]
+        total = with_rows(node, operands)
         made.append(Stage(total, whole_loops(total)))
         at = state.index[self.stage]
         return replace(state, stages=(*state.stages[:at], *made, *state.stages[at + 1 :]))

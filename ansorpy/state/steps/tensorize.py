@@ -47,14 +47,14 @@ class Tensorize:
         dot, why = find_dot(node, named(self.intrinsic)[0])
         if dot is None:
             raise StepError(f"{self}: {why.why}")
-        *made, total = dotted(node, dot, {each.name: each.node for each in state.stages})
-        for each in made:
+        *nodes, total = dotted(node, dot, {each.name: each.node for each in state.stages})
+        for each in nodes:
             free_name(state, each.name, self)
         mark = Dotted(dot.step, dot.lane)
         if dot.row:
             one = dot.intrinsic
             mark = replace(mark, row=dot.row, rows=one.rows, group=dot.axis.name, groups=one.groups)
-        stages = [Stage(each, _loops(each, dot.steps), prepares=True) for each in made]
+        stages = [Stage(each, _loops(each, dot.steps), prepares=True) for each in nodes]
         stages.append(Stage(total, whole_loops(total), dot=mark))
         at = state.index[self.stage]
         return replace(state, stages=(*state.stages[:at], *stages, *state.stages[at + 1 :]))
