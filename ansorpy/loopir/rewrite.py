@@ -64,13 +64,13 @@ def walk_stmt(stmt: Stmt) -> Iterator[Stmt]:
 
 def stores(stmt: Stmt) -> tuple[Store, ...]:
     """Return every store in program order, those inside Tiles included."""
-    found = []
+    stores = []
     for part in walk_stmt(stmt):
         if isinstance(part, Store):
-            found.append(part)
+            stores.append(part)
         elif isinstance(part, Tile):
-            found.append(part.store)
-    return tuple(found)
+            stores.append(part.store)
+    return tuple(stores)
 
 
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
@@ -164,13 +164,13 @@ def bound_here(stmt: Stmt) -> tuple[str, ...]:
 
 def free_variables(stmt: Stmt) -> frozenset[str]:
     """Return the variables that occur in the statement and that nothing inside it binds."""
-    found = frozenset[str]().union(*(free_variables(part) for part in stmt_children(stmt)))
+    inner = frozenset[str]().union(*(free_variables(part) for part in stmt_children(stmt)))
     # The extent of a For is evaluated outside the loop, all expressions of a Tile inside it.
     if isinstance(stmt, Tile):
         own = frozenset[str]().union(*map(variables, stmt_exprs(stmt)))
         return own - set(bound_here(stmt))
     own = frozenset[str]().union(*map(variables, stmt_exprs(stmt)))
-    return (found - set(bound_here(stmt))) | own
+    return (inner - set(bound_here(stmt))) | own
 
 
 def substitute_stmt(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:

@@ -56,13 +56,13 @@ def drop_masks(program: Program) -> Program:
 
 def _ranges(body: Stmt) -> dict[str, Interval]:
     """Return the range of every loop variable of a phase; loops of one name are merged."""
-    found: dict[str, Interval] = {}
+    ranges: dict[str, Interval] = {}
     for part in walk_stmt(body):
         if isinstance(part, For):
-            _, most = bounds(part.extent, found)
-            _, before = found.get(part.var, (0, 0))
-            found[part.var] = (0, max(most - 1, before))
-    return found
+            _, most = bounds(part.extent, ranges)
+            _, before = ranges.get(part.var, (0, 0))
+            ranges[part.var] = (0, max(most - 1, before))
+    return ranges
 
 
 def _unobserved(stmt: Stmt, registers: frozenset[str], loops: Mapping[str, Interval]) -> Stmt:

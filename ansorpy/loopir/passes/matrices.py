@@ -90,17 +90,17 @@ def _rows_and_groups(
     intrinsic: Intrinsic, store: Store, chain: Sequence[For], vector: str,
     buffers: Mapping[str, Buffer],
 ) -> tuple[str, str] | None:  # fmt: skip
-    found = unify(intrinsic.body, store.values[0])
-    if found is None or buffers[store.buffers[0]].dtype != intrinsic.into:
+    operands = unify(intrinsic.body, store.values[0])
+    if operands is None or buffers[store.buffers[0]].dtype != intrinsic.into:
         return None
     into = Read(store.buffers[0], store.index, intrinsic.into)
     names = [each.var for each in chain]
-    steps = [_distances(read, names, buffers) for read in (into, *found.values())]
+    steps = [_distances(read, names, buffers) for read in (into, *operands.values())]
     if any(each is None for each in steps):
         return None
     total, a, b = (each for each in steps if each is not None)
     narrow, wide = (a, b) if vector not in a else (b, a)
-    dtypes = [read.dtype for read in found.values()]
+    dtypes = [read.dtype for read in operands.values()]
     if (dtypes if narrow is a else dtypes[::-1]) != [intrinsic.left, intrinsic.right]:
         return None
     lies = (total.get(vector), wide.get(vector), narrow.get(vector)) == (1, intrinsic.steps, None)

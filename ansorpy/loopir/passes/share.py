@@ -194,13 +194,13 @@ def _places(loops: list[For], store: Stmt, buffer: Buffer) -> list[For | None] |
 
 def _edges(name: str, body: Stmt) -> frozenset[Expr]:
     """Return the conditions just around every store to a buffer."""
-    found: list[frozenset[Expr]] = []
+    common: list[frozenset[Expr]] = []
 
     def go(stmt: Stmt, conds: frozenset[Expr]) -> None:
         match stmt:
             case Store(buffers=buffers):
                 if name in buffers:
-                    found.append(conds)
+                    common.append(conds)
             case If(cond=cond, then=Store() as then, other=None):
                 go(then, frozenset(conjuncts(cond)))
             case _:
@@ -208,7 +208,7 @@ def _edges(name: str, body: Stmt) -> frozenset[Expr]:
                     go(part, frozenset())
 
     go(body, frozenset())
-    return frozenset.intersection(*found) if found else frozenset()
+    return frozenset.intersection(*common) if common else frozenset()
 
 
 def _anywhere(store: Store, block: _Block, ranges: Mapping[str, Interval]) -> bool:
@@ -364,21 +364,21 @@ def _digits(names: list[str], extents: list[int], threads: int) -> _Digits:
     lanes = _even_lanes(extents, threads) or _uneven_lanes(extents, threads)
     if lanes is None:
         return _flat_digits(names, extents, threads)
-    found = _Digits([], [], [])
+    digits = _Digits([], [], [])
     tests: list[Expr] = []
     for name, extent, lane in zip(names, extents, lanes, strict=True):
         value: Expr = ZERO
         if lane > 1:
-            found.lanes.append((f"{name}.t", lane))
+            digits.lanes.append((f"{name}.t", lane))
             value = Var(f"{name}.t")
         if extent > lane:
-            found.repeats.append((f"{name}.r", -(-extent // lane)))
+            digits.repeats.append((f"{name}.r", -(-extent // lane)))
             value = add(mul(Var(f"{name}.r"), Const(lane)), value)
         if extent % lane:
             tests.append(Binary("lt", value, Const(extent)))
-        found.values.append(value)
-    found.mask = conjunction(tests) if tests else None
-    return found
+        digits.values.append(value)
+    digits.mask = conjunction(tests) if tests else None
+    return digits
 
 
 def _even_lanes(extents: list[int], threads: int) -> list[int] | None:

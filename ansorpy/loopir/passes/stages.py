@@ -104,13 +104,13 @@ def stages(program: Program, shared_bytes: int) -> Program:
     """
 
     def staged(body: Stmt) -> Stmt:
-        found = dict(_pipelines(body, program.by_name, frozenset()))
-        names = frozenset[str]().union(*(one.scratch for one in found.values()))
+        pipelines = dict(_pipelines(body, program.by_name, frozenset()))
+        names = frozenset[str]().union(*(one.scratch for one in pipelines.values()))
         held_bytes = sum(
             buffer.size_bytes * (STAGES if buffer.name in names else 1)
             for buffer in scratch_of(body)
         )
-        return _in_stages(body, found, names) if held_bytes <= shared_bytes else body
+        return _in_stages(body, pipelines, names) if held_bytes <= shared_bytes else body
 
     return map_phases(program, staged)
 

@@ -60,7 +60,7 @@ def _in_squares(tile: Tile) -> Stmt:
     if rows is None or tile.lane is None or prod(n for _, n in tile.dims) <= SHORT:
         return tile
     lanes, extent = tile.lane[1], dict(tile.dims)[rows]
-    made: Stmt = replace(tile, dims=((rows, extent),))
+    stmt: Stmt = replace(tile, dims=((rows, extent),))
     if extent > lanes:
         loop = f"{rows}.q"
         start: Expr = Binary("mul", Var(loop), Const(lanes))
@@ -73,10 +73,10 @@ def _in_squares(tile: Tile) -> Stmt:
             values=tuple(substitute(e, at) for e in tile.store.values),
         )
         square = replace(tile, dims=((rows, lanes),), store=store)
-        made = For(loop, Const(-(-extent // lanes)), square)
+        stmt = For(loop, Const(-(-extent // lanes)), square)
     for name, count in reversed([pair for pair in tile.dims if pair[0] != rows]):
-        made = For(name, Const(count), made)
-    return made
+        stmt = For(name, Const(count), stmt)
+    return stmt
 
 
 def _rows(tile: Tile) -> str | None:

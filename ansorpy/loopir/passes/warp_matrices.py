@@ -218,17 +218,17 @@ def _on_matrices(nest: _Nest, arch: int) -> Stmt | None:
     product = find_product(nest.tile.store.values[0])
     if product is None or arch < product[0].arch:
         return None
-    one, a, b = product
+    warp, a, b = product
     (rows, _), (columns, _) = nest.tile.lanes[-2:]
-    offsets = [_offset(read, nest, one) for read in (a, b)]
+    offsets = [_offset(read, nest, warp) for read in (a, b)]
     for left, right in (offsets, offsets[::-1]):
         if left is None or right is None or not {rows, columns} <= left.keys() | right.keys():
             return None
         if rows not in left or columns not in right or rows in right or columns in left:
             continue
-        found = _dims(nest, one, left, right)
+        found = _dims(nest, warp, left, right)
         if found is not None:
-            return _made(nest, one, *found)
+            return _made(nest, warp, *found)
     return None
 
 
@@ -302,7 +302,7 @@ def _made(nest: _Nest, product: WarpProduct, row: str, column: str, step: str) -
         at = add(mul(Var(step), Const(own * product.steps)), at)
     moved = substitute_stmt(tile.store, {step: at})
     assert isinstance(moved, Store)
-    made: Stmt = replace(
+    stmt: Stmt = replace(
         tile,
         dims=(*sums, (group, own), (inner, product.steps)),
         store=moved,
@@ -313,5 +313,5 @@ def _made(nest: _Nest, product: WarpProduct, row: str, column: str, step: str) -
     around[step] = groups // own
     for name, n in reversed(around.items()):
         if name != step or n > 1:
-            made = For(name, Const(n), made)
-    return made
+            stmt = For(name, Const(n), stmt)
+    return stmt
