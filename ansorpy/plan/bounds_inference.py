@@ -63,14 +63,14 @@ class BoundsInference:
         reach = self._needed(name, fixed)
         answer = {}
         for axis, extent in work.axes:
-            found = reach.get(axis)
-            if found is None:
+            reached = reach.get(axis)
+            if reached is None:
                 answer[axis] = every[axis]
                 continue
-            base = add(found.base, Const(found.shift))
+            base = add(reached.base, Const(reached.shift))
             whole = any(part.whole for part in self.domains[place.stage].parts)
-            width = found.width if whole else least(found.width, Const(extent))
-            answer[axis] = AxisSpan(base, width, Const(extent), found.left)
+            width = reached.width if whole else least(reached.width, Const(extent))
+            answer[axis] = AxisSpan(base, width, Const(extent), reached.left)
         return answer
 
     def _sees(self, consumer: str, name: str, place: Attached) -> None:
@@ -109,13 +109,13 @@ class BoundsInference:
         answer: dict[str, Reach | None] = {}
         axes = [axis for axis, _ in self.works[name].axes]
         for consumer in self.works.values():
-            found = [read for read in consumer.reads if read.tensor == name]
-            if not found:
+            reads = [read for read in consumer.reads if read.tensor == name]
+            if not reads:
                 continue
             if consumer.name not in self.domains:
                 raise LoweringError(f"{consumer.name!r} reads {name!r} before it is computed")
             have = self._covered(consumer.name, fixed)
-            for read in found:
+            for read in reads:
                 for axis, reach in zip(axes, _read_reach(read, have), strict=False):
                     answer[axis] = reach if axis not in answer else _hull(answer[axis], reach)
         return answer

@@ -141,7 +141,7 @@ def domain(
     if kept is not None:
         every[KEPT] = AxisSpan(ZERO, kept, kept)
     strides: dict[str, Expr] = {}
-    made: dict[str, AxisPart] = {}
+    parts: dict[str, AxisPart] = {}
     # Inner parts come first, so that the stride of a part is the product of the lengths inside.
     for loop in sorted(stage.loops, key=_level, reverse=True):
         reduce = loop.kind is AxisKind.REDUCE
@@ -158,8 +158,8 @@ def domain(
         if loop.annotation == "thread" and loop.extent is not None:
             kind = LoopKind.VECTOR
         var = f"{stage.name}:{loop.name}"
-        made[loop.name] = AxisPart(var, loop.name, axis, stride, length, reduce, kind)
-    return Domain(work, tuple(made[loop.name] for loop in stage.loops), every)
+        parts[loop.name] = AxisPart(var, loop.name, axis, stride, length, reduce, kind)
+    return Domain(work, tuple(parts[loop.name] for loop in stage.loops), every)
 
 
 def _level(loop: Loop) -> int:

@@ -82,16 +82,16 @@ def _alone(
 def _digits(copy: Work, stored: Work, read: Read) -> tuple[AxisDigit, ...] | None:
     places = {name: at for at, (name, _) in enumerate(copy.axes)}
     extents = dict(copy.axes)
-    found: list[AxisDigit] = []
+    digits: list[AxisDigit] = []
     for index, (_, extent) in zip(read.indices, stored.axes, strict=True):
         digit = _digit(index, extent, places, extents)
         if digit is None:
             return None
-        found.append(digit)
+        digits.append(digit)
     for name, whole in copy.axes:
         mine = [
             (digit.weight, extent)
-            for digit, (_, extent) in zip(found, stored.axes, strict=True)
+            for digit, (_, extent) in zip(digits, stored.axes, strict=True)
             if digit.axis == places[name]
         ]
         weight = 1
@@ -101,7 +101,7 @@ def _digits(copy: Work, stored: Work, read: Read) -> tuple[AxisDigit, ...] | Non
             weight *= extent
         if weight != whole:
             return None
-    return tuple(found) if prod(dict(stored.axes).values()) == prod(extents.values()) else None
+    return tuple(digits) if prod(dict(stored.axes).values()) == prod(extents.values()) else None
 
 
 def _digit(

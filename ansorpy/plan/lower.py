@@ -142,7 +142,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
 def _constants(work: Lowering) -> set[str]:
     """Return the tensors known before the call: constants, and stages that read only constants."""
     dag = work.state.dag
-    found = {
+    constants = {
         node.name
         for node in dag.nodes
         if isinstance(node, ConstantTensor) or (isinstance(node, Placeholder) and node.constant)
@@ -151,9 +151,9 @@ def _constants(work: Lowering) -> set[str]:
         tensors = {read.tensor for read in each.reads}
         forward = work.forwards.get(name)  # a stage that stores into an output runs in every call
         place = name if forward is None else forward.copy
-        if tensors and tensors <= found and place not in dag.outputs:
-            found.add(name)
-    return found
+        if tensors and tensors <= constants and place not in dag.outputs:
+            constants.add(name)
+    return constants
 
 
 def _make_domains(work: Lowering) -> None:
@@ -170,14 +170,14 @@ def _make_domains(work: Lowering) -> None:
             partial = work.state.stage(stage.role.of)
             whole = domain(partial, work.works[partial.name], {}, fixed)
             kept = vectorize(whole, work.choice[partial.name].lane, work.target)[0].kept_extent
-        made, lane = vectorize(
+        result, lane = vectorize(
             domain(stage, each, spans, fixed, kept), work.choice[stage.name].lane, work.target
         )
         if stage.dot is not None:
-            made = with_steps(made, stage.dot.step, stage.dot.group)
-        made = with_row_blocks(made, work.choice, work.works)
-        made = with_threads(made, stage, work.blocks, location[stage.name])
-        work.domains[stage.name] = made
+            result = with_steps(result, stage.dot.step, stage.dot.group)
+        result = with_row_blocks(result, work.choice, work.works)
+        result = with_threads(result, stage, work.blocks, location[stage.name])
+        work.domains[stage.name] = result
         if lane is not None:
             work.lanes[stage.name] = lane
 
@@ -203,14 +203,14 @@ def _make_layouts(work: Lowering, constant: set[str]) -> None:
 
 
 def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
-    made = work.domains[name]
+    domain = work.domains[name]
     attached = isinstance(work.choice[name].location, Attached)
     if attached and output:
         raise LoweringError(f"output {name!r} cannot be attached")
     scope = Scope.LOCAL if attached else Scope.OUTPUT if output else Scope.GLOBAL
     axes = [axis for axis, _ in each.axes]
-    bases: list[Expr] = [made.spans[axis].base for axis in axes]
-    widths: list[Expr] = [made.spans[axis].width for axis in axes]
+    bases: list[Expr] = [domain.spans[axis].base for axis in axes]
+    widths: list[Expr] = [domain.spans[axis].width for axis in axes]
     order = list(range(len(axes)))
     lane = work.choice[name].lane
     if attached and lane in axes:
@@ -220,7 +220,7 @@ def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
     if each.kept is not None:
         order.append(len(axes))
         bases.append(ZERO)
-        widths.append(made.kept_extent)
+        widths.append(domain.kept_extent)
     shape = tuple(widths[i] for i in order)
     names = [name if i == 0 else f"{name}.{i}" for i in range(len(each.dtypes))]
     dtypes = each.dtypes if attached or each.kept is not None else each.stored
@@ -234,13 +234,13 @@ def _partial_results(work: Lowering, each: Work) -> Buffer:
     Partial results are scratch of one iteration of the loops outside of the reduction; if there is
     no such loop, the buffer is one of the program.
     """
-    made = work.domains[each.name]
-    inner = _blocks_of_sums(made)
+    domain = work.domains[each.name]
+    inner = _blocks_of_sums(domain)
     shape: list[Expr] = []
     for axis in _axes_of(inner):
-        outside = [part for part in made.of_axis(axis) if part not in inner]
-        shape.append(outside[-1].stride if outside else made.spans[axis].width)
-    scope = Scope.LOCAL if _first_reduction(made) else Scope.GLOBAL
+        outside = [part for part in domain.of_axis(axis) if part not in inner]
+        shape.append(outside[-1].stride if outside else domain.spans[axis].width)
+    scope = Scope.LOCAL if _first_reduction(domain) else Scope.GLOBAL
     return Buffer(f"{each.name}.sum", each.dtypes[0], tuple(shape), scope)
 
 
@@ -265,31 +265,33 @@ def _first_reduction(domain: Domain) -> int:
 
 def _nest(work: Lowering, each: Work) -> Stmt:
     """Return the loop nest of a stage, with the stages attached to its loops."""
-    made = work.domains[each.name]
+    domain = work.domains[each.name]
     lane = work.lanes.get(each.name)
     attached: dict[str, list[str]] = {}
     for name in work.works:
         place = work.choice[name].location
         if isinstance(place, Attached) and place.stage == each.name:
             attached.setdefault(place.loop, []).append(name)
-    first = _first_reduction(made)
-    written = [part.kind in SUMMED for part in made.parts]  # these loops belong to the update
-    reduce = [part.reduce and not dot for part, dot in zip(made.parts, written, strict=True)]
+    first = _first_reduction(domain)
+    written = [part.kind in SUMMED for part in domain.parts]  # these loops belong to the update
+    reduce = [part.reduce and not dot for part, dot in zip(domain.parts, written, strict=True)]
     last = max((i for i, one in enumerate(reduce) if one), default=-1)
     band = last
-    while band > 0 and made.parts[band - 1].reduce:
+    while band > 0 and domain.parts[band - 1].reduce:
         band -= 1
-    _check_start(each, {name for part in made.parts[band:] for name in attached.get(part.loop, ())})
+    _check_start(
+        each, {name for part in domain.parts[band:] for name in attached.get(part.loop, ())}
+    )
 
     def go(position: int) -> Stmt:
-        if position == len(made.parts):
+        if position == len(domain.parts):
             return _update(work, each, lane)
-        part = made.parts[position]
+        part = domain.parts[position]
         body = go(position + 1)
         # The last attached stage may consume earlier stages, so that it goes innermost.
         for name in reversed(attached.get(part.loop, ())):
             body = _with_scratch(work, name, body)
-        loop: Stmt = For(part.var, made.extent(part), body, part.kind)
+        loop: Stmt = For(part.var, domain.extent(part), body, part.kind)
         if each.combiner is not None and position == band:
             loop = begun(loop)
         return loop if position != first else _stored(work, each, loop)
@@ -297,8 +299,8 @@ def _nest(work: Lowering, each: Work) -> Stmt:
     def begun(loop: Stmt) -> Stmt:
         if lane is not None:
             return lane.around(loop, _start(work, each), _combined(work, each))
-        before = made.parts[:band]
-        inner = tuple(p for p in made.parts[last + 1 :] if p.kind not in SUMMED)
+        before = domain.parts[:band]
+        inner = tuple(p for p in domain.parts[last + 1 :] if p.kind not in SUMMED)
         return Seq((_initial(work, each, inner, before), loop))
 
     return go(0)
@@ -309,13 +311,13 @@ def _stored(work: Lowering, each: Work, loop: Stmt) -> Stmt:
     buffer = work.sums.get(each.name)
     if buffer is None:
         return loop
-    made = work.domains[each.name]
+    domain = work.domains[each.name]
     names, index = _target(work, each)
     _, place = _combined(work, each)
     value = Cast(each.stored[0], Read(buffer.name, place, buffer.dtype))
-    stmt = _only(made.within, Store(names, index, (value,)))
-    for part in reversed(_blocks_of_sums(made)):
-        stmt = For(part.var, made.extent(part, zeroed=True), stmt, part.kind)
+    stmt = _only(domain.within, Store(names, index, (value,)))
+    for part in reversed(_blocks_of_sums(domain)):
+        stmt = For(part.var, domain.extent(part, zeroed=True), stmt, part.kind)
     stmt = Seq((loop, stmt))
     return Alloc(buffer, stmt) if buffer.scope is Scope.LOCAL else stmt
 

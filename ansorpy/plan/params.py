@@ -25,18 +25,18 @@ def params(state: State, domains: Mapping[str, Domain], target: Target) -> tuple
     for stage in state.stages:
         if stage.name not in domains:
             continue
-        made = domains[stage.name]
-        lanes = lanes_of(made.work, target)
+        domain = domains[stage.name]
+        lanes = lanes_of(domain.work, target)
         owner = stage.role.of if isinstance(stage.role, Partial) else stage.name
-        for axis in made.spans:
-            answer += _tile_sizes(made, f"{owner}.{axis}", axis, lanes, stage.dot)
+        for axis in domain.spans:
+            answer += _tile_sizes(domain, f"{owner}.{axis}", axis, lanes, stage.dot)
         vec, rows = Var(f"{stage.name}.vec"), Var(f"{stage.name}.rows")
-        for part in made.parts:
+        for part in domain.parts:
             if part.length == rows:
-                answer.append(Size(rows.name, "rows", values=row_counts(made, part.axis)))
+                answer.append(Size(rows.name, "rows", values=row_counts(domain, part.axis)))
             if part.length == vec:
-                answer.append(Size(vec.name, "vector", values=_steps(made, part.axis, lanes)))
-        reduced = any(part.reduce and not _whole_lanes(part) for part in made.parts)
+                answer.append(Size(vec.name, "vector", values=_steps(domain, part.axis, lanes)))
+        reduced = any(part.reduce and not _whole_lanes(part) for part in domain.parts)
         if reduced and stage.name not in blocks:
             answer.append(Size(f"{stage.name}.unroll", "unroll", values=UNROLL_VALUES))
     return (*answer, *thread_sizes(domains, target))
