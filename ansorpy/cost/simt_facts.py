@@ -274,18 +274,18 @@ class _Count:
         buffer = self.buffers[name]
         if buffer.scope is Scope.REGISTER:
             return 0.0
-        one = traffic(tile, buffer, index, at)
+        traffic_of = traffic(tile, buffer, index, at)
         scratch = buffer.scope is Scope.LOCAL
         if not (tile.asynchronous and scratch):  # LDGSTS loads and stores
             address = COPY_ADDRESS if tile.asynchronous else 0.0 if scratch else ADDRESS
             each = 1.0 + address + (0.0 if tile.mask is None else MASK)
-            self.instructions += runs * one.requests * each
+            self.instructions += runs * traffic_of.requests * each
         if scratch:
-            self.waves += runs * one.waves
+            self.waves += runs * traffic_of.waves
         else:
-            self.sectors += runs * one.sectors
+            self.sectors += runs * traffic_of.sectors
             self.touched[name] = buffer.size_bytes
-        return one.requests
+        return traffic_of.requests
 
     def wait(self, tile: Tile, seen: set[Expr], times: float) -> None:
         """Count the clocks in which a warp waits for operands of a tile that others do not hide."""

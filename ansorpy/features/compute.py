@@ -144,14 +144,14 @@ def _annotation(
 ) -> list[ColumnValue]:
     """Return number, product, innermost extent and position one-hot of the loops of a kind."""
     zero, one = builder.const(0), builder.const(1)
-    found = [loop for loop in statement.loops if loop.kind is kind]
+    loops = [loop for loop in statement.loops if loop.kind is kind]
     # A loop that runs once does not count; in a population, that depends on the row.
     number = reduce(
-        ColumnValue.__add__, (builder.where(loop.extent > 1, 1, 0) for loop in found), zero
+        ColumnValue.__add__, (builder.where(loop.extent > 1, 1, 0) for loop in loops), zero
     )
-    product = reduce(ColumnValue.__mul__, (loop.extent for loop in found), one)
-    innermost = found[-1].extent if found else one
-    position = POSITIONS.index(_position(statement, found))
+    product = reduce(ColumnValue.__mul__, (loop.extent for loop in loops), one)
+    innermost = loops[-1].extent if loops else one
+    position = POSITIONS.index(_position(statement, loops))
     one_hot = [one if i == position else zero for i in range(len(POSITIONS))]
     return [number, product, innermost, *one_hot]
 

@@ -57,10 +57,10 @@ class Prepared:
     """The features of a plan on a target as an expression program, before a row is known."""
 
     def __init__(self, plan: Plan, target: Target) -> None:
-        made = walk(plan.program, plan.sizes)
-        found = access.touched(made)
-        held = occupancy.caches(found, target)
-        self.stores = len(made.statements)
+        stores = walk(plan.program, plan.sizes)
+        touched = access.touched(stores)
+        held = occupancy.caches(touched, target)
+        self.stores = len(stores.statements)
         fixed = np.zeros(self.stores * len(NAMES), np.float32)
         outputs: list[ColumnValue] = []
         logged: list[int] = []
@@ -68,13 +68,13 @@ class Prepared:
         raw_outputs: list[ColumnValue] = []
         self._curves: list[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.intp]]] = []
         curves = []
-        for position, statement in enumerate(made.statements):
+        for position, statement in enumerate(stores.statements):
             start = position * len(NAMES)
             values = [
-                *compute.features(made.builder, statement), *access.features(found, position),
-                *[made.builder.const(0)] * intensity.SAMPLES,
-                *allocation.features(made.builder, statement),
-                *outer.features(made.builder, statement),
+                *compute.features(stores.builder, statement), *access.features(touched, position),
+                *[stores.builder.const(0)] * intensity.SAMPLES,
+                *allocation.features(stores.builder, statement),
+                *outer.features(stores.builder, statement),
                 *core.features(held, position, target),
             ]  # fmt: skip
             for i, value in enumerate(values):
@@ -87,7 +87,7 @@ class Prepared:
                 else:
                     logged.append(start + i)
                     outputs.append(value)
-            line = intensity.curve(made.builder, statement, found.footprints[position])
+            line = intensity.curve(stores.builder, statement, touched.footprints[position])
             if line is not None:
                 curves.append((start + _CURVE, line))
         # Equal features, for example of two stores in one nest, are computed once.
@@ -102,7 +102,7 @@ class Prepared:
         self._logged = np.array(logged, np.intp)
         self._raw = np.array(raw, np.intp)
         self._outputs = [*outputs, *raw_outputs, *points]
-        self._program = made.builder.program(self._outputs)
+        self._program = stores.builder.program(self._outputs)
 
     @property
     def steps(self) -> int:

@@ -101,7 +101,7 @@ class Masks:
         inside out while the unroll budget allows. A loop with a tail is not written out; a
         loop of extent 1 is no obstacle.
         """
-        found: dict[EnclosingLoop, ColumnValue] = {}
+        inside_of: dict[EnclosingLoop, ColumnValue] = {}
         inside = self.builder.const(1)
         for loop in reversed(self.outer):
             if not self.combines or loop.kind is not LoopKind.SERIAL or inside.equals(0):
@@ -112,8 +112,8 @@ class Masks:
             points = points * loop.extent
             whole = self.last[loop.var].same(loop.extent)
             fits = self.builder.apply("and", whole, points <= self.statement.unroll)
-            found[loop] = inside = self.builder.apply("and", inside, fits)
-        return found
+            inside_of[loop] = inside = self.builder.apply("and", inside, fits)
+        return inside_of
 
     def _decide(self) -> None:
         """Find the serial loops around the tile that are written out for a condition.

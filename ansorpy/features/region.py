@@ -159,7 +159,7 @@ class Footprint:
 
     def step(self, loop: EnclosingLoop) -> ColumnValue:
         """Return the move of the first access by the first iteration of the loop, in elements."""
-        one = {**self._values, loop.var: self.builder.const(1)}
+        ahead = {**self._values, loop.var: self.builder.const(1)}
         answer, pitch = self.builder.const(0), self.builder.const(1)
         indices = zip(self.access.indices[0][::-1], self._indices[0][::-1], strict=True)
         for (part, index), extent in zip(indices, self.access.shape[::-1], strict=True):
@@ -167,7 +167,7 @@ class Footprint:
                 answer = answer + _jump(extent) * pitch
             elif loop.var in variables(part):
                 part = without_data(part)
-                moved = self.builder.of(part, one) - self.builder.of(part, self._values)
+                moved = self.builder.of(part, ahead) - self.builder.of(part, self._values)
                 answer = answer + moved * pitch
             pitch = pitch * extent
         return answer.unary("abs")

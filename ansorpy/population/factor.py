@@ -21,7 +21,7 @@ def prime_powers(number: int) -> tuple[tuple[int, int], ...]:
     """
     if not 1 <= number <= MOST_NUMBER:
         raise ValueError(f"cannot factor {number}; expected 1 to {MOST_NUMBER}")
-    found: list[tuple[int, int]] = []
+    powers: list[tuple[int, int]] = []
     prime = 2
     while prime * prime <= number:
         exponent = 0
@@ -29,11 +29,11 @@ def prime_powers(number: int) -> tuple[tuple[int, int], ...]:
             number //= prime
             exponent += 1
         if exponent:
-            found.append((prime, exponent))
+            powers.append((prime, exponent))
         prime += 1
     if number > 1:
-        found.append((number, 1))
-    return tuple(found)
+        powers.append((number, 1))
+    return tuple(powers)
 
 
 @lru_cache(maxsize=4096)

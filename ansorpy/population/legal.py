@@ -66,24 +66,24 @@ def nearest_legal(plan: Plan, row: Sequence[int]) -> tuple[int, ...]:
     Args:
         row: one integer per size, shape (sizes,).
     """
-    found = fit(plan, np.array(row, np.int64).reshape(1, len(plan.sizes)))
+    fitted = fit(plan, np.array(row, np.int64).reshape(1, len(plan.sizes)))
     next_groups = [*(size.group for size in plan.sizes[1:]), ""]
     for _ in range(ATTEMPTS):
-        if legal(plan, found).all():
+        if legal(plan, fitted).all():
             break
         inner = [
-            (size.group != next_group, int(found[0, i]), i)
+            (size.group != next_group, int(fitted[0, i]), i)
             for i, (size, next_group) in enumerate(zip(plan.sizes, next_groups, strict=True))
-            if size.role == "tile" and size.part > 1 and found[0, i] > size.multiple_of == 1
+            if size.role == "tile" and size.part > 1 and fitted[0, i] > size.multiple_of == 1
         ]
         if not inner:
             break
         _, length, last = max(inner)
         factor = next(n for n in range(2, length + 1) if length % n == 0)
-        found[0, last] //= factor
-        found[0, last - 1] *= factor
-        found = fit(plan, found)
-    return tuple(map(int, found[0]))
+        fitted[0, last] //= factor
+        fitted[0, last - 1] *= factor
+        fitted = fit(plan, fitted)
+    return tuple(map(int, fitted[0]))
 
 
 def enumerate_all(plan: Plan, limit: int = 65536) -> IntArray | None:

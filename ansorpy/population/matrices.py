@@ -72,7 +72,7 @@ def _steps(plan: Plan, stage: str, node: Compute) -> Iterator[MatrixSize]:
     found = find_product(node.body[0]) if len(node.body) == 1 else None
     if node.combiner != "sum" or node.dtypes != (SUMS,) or found is None:
         return
-    one, *reads = found
+    product, *reads = found
     used = [frozenset[str]().union(*map(variables, read.indices)) for read in reads]
     steps = [axis for axis in node.reduce_axes if all(axis.name in names for names in used)]
     steps = [axis for axis in steps if _alone(axis.name, reads)]
@@ -82,7 +82,7 @@ def _steps(plan: Plan, stage: str, node: Compute) -> Iterator[MatrixSize]:
     # Lanes are row-major over the axes: the columns are along the last one.
     rows, columns = sorted((axes[-1] for axes in apart), key=node.axes.index)
     step = steps[0]
-    if rows.extent < PAIR * ROWS or columns.extent < ROWS or step.extent < one.steps:
+    if rows.extent < PAIR * ROWS or columns.extent < ROWS or step.extent < product.steps:
         return
     sizes = {
         f"{rows.name}.1": (PAIR, MOST_ROWS),
@@ -91,7 +91,7 @@ def _steps(plan: Plan, stage: str, node: Compute) -> Iterator[MatrixSize]:
         f"{columns.name}.1": (1, MOST_COLUMNS),
         f"{columns.name}.2": (COLUMN_LANES, COLUMN_LANES),
         f"{columns.name}.3": (PAIR, PAIR),
-        f"{step.name}.1": (one.steps, MOST_STEPS),
+        f"{step.name}.1": (product.steps, MOST_STEPS),
         **{
             f"{axis.name}.2": (1, 1)
             for axis in node.axes[node.axes.index(rows) + 1 :]

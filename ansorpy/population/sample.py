@@ -36,19 +36,19 @@ def sample(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) ->
     number; if four draws found no legal row, the plan is taken to have none: shape (0, sizes).
     """
     kept: list[IntArray] = []
-    missing, found, drawn, asked = n, 0, 0, n
+    missing, valid, drawn, asked = n, 0, 0, n
     for tries in range(_ROUNDS):
         rows = draw(plan, asked, rng, exact)
         good = legal(plan, rows)
-        drawn, found = drawn + asked, found + int(good.sum())
+        drawn, valid = drawn + asked, valid + int(good.sum())
         kept.append(rows[good])
-        if not exact and found < _SCARCE * drawn:
+        if not exact and valid < _SCARCE * drawn:
             kept.append(_halved(plan, rows[~good][:missing], rng))
         missing = n - sum(map(len, kept))
         if missing <= 0 or (missing == n and tries >= _HOPELESS):
             break
         # The share of legal rows so far tells how many to draw for the missing ones.
-        asked = min(drawn * missing // max(found, 1) + 64, 8 * n + 1024)
+        asked = min(drawn * missing // max(valid, 1) + 64, 8 * n + 1024)
     rows = np.concatenate(kept)[:n]
     if 0 < len(rows) < n:
         rows = np.concatenate([rows, rows[rng.integers(0, len(rows), n - len(rows))]])

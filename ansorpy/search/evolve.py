@@ -241,11 +241,11 @@ class _TopCandidates:
         good = np.isin(key, self._known[plan], invert=True)
         if len(heap) == self._limit:
             good &= scores > heap[0][0]
-        found = np.flatnonzero(good)
-        if len(found) > self._limit:
-            best = np.argpartition(-scores[found], self._limit - 1)[: self._limit]
-            found = np.sort(found[best])
-        for position in found.tolist():
+        positions = np.flatnonzero(good)
+        if len(positions) > self._limit:
+            best = np.argpartition(-scores[positions], self._limit - 1)[: self._limit]
+            positions = np.sort(positions[best])
+        for position in positions.tolist():
             # Of candidates with equal scores the first one offered stays, for determinism.
             self._offers += 1
             entry = (
@@ -257,7 +257,7 @@ class _TopCandidates:
                 heapq.heappush(heap, entry)
             else:
                 heapq.heappushpop(heap, entry)
-        self._known[plan] = np.concatenate([self._known[plan], key[found]])
+        self._known[plan] = np.concatenate([self._known[plan], key[positions]])
 
     def ranked(self) -> list[Scored]:
         """Return the candidates, best first."""

@@ -123,15 +123,15 @@ def random_search(
 
 def _fresh(plan: Plan, known: KeyArray, n: int, rng: np.random.Generator, exact: bool) -> IntArray:
     """Return up to `n` rows that are not known; fewer if no more were found."""
-    found = np.zeros((0, len(plan.sizes)), np.int64)
+    fresh = np.zeros((0, len(plan.sizes)), np.int64)
     for draws in (2 * n, *[max(256, 16 * n)] * _ROUNDS):
         rows = sample(plan, draws, rng, exact)
-        found = unique(np.concatenate([found, rows[unseen(rows, known)]]))
-        if len(found) >= n:
-            return found[:n]
+        fresh = unique(np.concatenate([fresh, rows[unseen(rows, known)]]))
+        if len(fresh) >= n:
+            return fresh[:n]
     every = enumerate_all(plan)
     if every is None:
-        return found
-    left = every[unseen(every, np.concatenate([known, keys(found)]))]
+        return fresh
+    left = every[unseen(every, np.concatenate([known, keys(fresh)]))]
     left = left[rng.permutation(len(left))]
-    return np.concatenate([found, left])[:n]
+    return np.concatenate([fresh, left])[:n]

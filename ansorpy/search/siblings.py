@@ -46,7 +46,7 @@ def moves(plans: Sequence[Plan]) -> list[Moves]:
         differs = codes != codes[i]
         distance = differs.sum(axis=1)
         sibling = (sketches == sketches[i]) & (distance > 0)
-        found: list[int] = []
+        neighbours: list[int] = []
         weights: list[float] = []
         taken = np.zeros(len(plans), np.bool_)
         for kind, weight in WEIGHTS.items():
@@ -55,9 +55,9 @@ def moves(plans: Sequence[Plan]) -> list[Moves]:
             if not mine.any():
                 continue
             near = np.flatnonzero(mine & (distance == distance[mine].min()))
-            found += near.tolist()
+            neighbours += near.tolist()
             weights += [weight / len(near)] * len(near)
-        answer.append(Moves(np.array(found, np.int64), np.array(weights, np.float64)))
+        answer.append(Moves(np.array(neighbours, np.int64), np.array(weights, np.float64)))
     return answer
 
 

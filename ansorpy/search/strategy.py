@@ -37,7 +37,7 @@ class SearchView:
 
     def scores(self, candidates: Sequence[Candidate]) -> npt.NDArray[np.float64]:
         """Return the scores of the cost model, shape (n,), float64; higher is better."""
-        found = np.zeros(len(candidates))
+        whole = np.zeros(len(candidates))
         numbers = np.array([candidate.plan for candidate in candidates], np.int64)
         batches, places = [], []
         for number in sorted(set(numbers.tolist())):
@@ -47,8 +47,8 @@ class SearchView:
             batches.append(extract(plan, rows.reshape(len(place), len(plan.sizes)), self.target))
             places.append(place)
         for place, scores in zip(places, self.model.predict(batches), strict=True):
-            found[place] = scores
-        return found
+            whole[place] = scores
+        return whole
 
     def random(self, count: int, rng: np.random.Generator) -> list[Candidate]:
         """Return legal candidates that are not seen, spread evenly over the plans.
