@@ -148,13 +148,13 @@ def _facts(dag: Dag, race: Race, target: Target, schedule: str) -> Facts:
     rate = rate_of(dag, race)
     figure = "" if rate is None else f" {rate},"
     rivals = {"the untuned kernel": race.naive_s, "NumPy": race.numpy_s}
-    told = ", ".join(f"{name} took {min(s) * 1e6:.1f} us" for name, s in rivals.items() if s)
+    ran = ", ".join(f"{name} took {min(s) * 1e6:.1f} us" for name, s in rivals.items() if s)
     plural = "" if target.cores == 1 else "s"
     return Facts(
         title=f"{dag.name}: a kernel tuned by ansorpy {version('ansorpy')}.",
         lines=(
             f"Best {race.best_s * 1e6:.1f} us,{figure} with {target.cores} thread{plural};",
-            f"in the same run {told or 'nothing else ran'}.",
+            f"in the same run {ran or 'nothing else ran'}.",
             f"Made for {target.vector_bits}-bit vectors ({target.cpu or 'any processor'});"
             f" {race.trials} trials; winner: {race.winner}.",
         ),

@@ -120,14 +120,14 @@ def _from_dlpack(tensor: TensorSpec, array: Any, place: str) -> DeviceView:
     capsule = array.__dlpack__(stream=1)  # 1: the default stream, on which kernels run
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    told = _Tensor.from_address(pointer(capsule, b"dltensor"))
-    kind = f"{KINDS.get(told.code, 'kind')}{told.bits}"
+    held = _Tensor.from_address(pointer(capsule, b"dltensor"))
+    kind = f"{KINDS.get(held.code, 'kind')}{held.bits}"
     names = {"bool8": "bool", "bfloat16": "bfloat16"}
-    _require_kind(tensor, place, names.get(kind, kind) == tensor.dtype and told.lanes == 1, kind)
-    shape = tuple(told.shape[k] for k in range(told.dims))
-    steps = [told.strides[k] for k in range(told.dims)] if told.strides else None
+    _require_kind(tensor, place, names.get(kind, kind) == tensor.dtype and held.lanes == 1, kind)
+    shape = tuple(held.shape[k] for k in range(held.dims))
+    steps = [held.strides[k] for k in range(held.dims)] if held.strides else None
     _require_shape(tensor, place, shape, steps)
-    return DeviceView((told.data or 0) + told.offset_bytes, (array, capsule))
+    return DeviceView((held.data or 0) + held.offset_bytes, (array, capsule))
 
 
 def _require_kind(tensor: TensorSpec, place: str, known: bool, kind: str) -> None:

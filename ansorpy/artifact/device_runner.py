@@ -366,8 +366,8 @@ def _facts(folder: Path, launch: Callable[..., None], ahead: Callable[..., None]
     """Return the arguments of a Runner by the manifest of a folder."""
     facts = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     tensors, _ = checked_table(facts["cuda"])
-    told = facts["verification"]
-    low, high = told["inputs"]
+    stored = facts["verification"]
+    low, high = stored["inputs"]
     return {
         "tensors": tensors,
         "inputs": [one["name"] for one in facts["inputs"]],
@@ -376,7 +376,7 @@ def _facts(folder: Path, launch: Callable[..., None], ahead: Callable[..., None]
         "launch": launch,
         "ahead": ahead,
         "reference": lambda *arrays: reference_of(folder)(*arrays),
-        "test": Test(low, high, tuple(told["tolerances"]), told["exact_on_integers_up_to"]),
+        "test": Test(low, high, tuple(stored["tolerances"]), stored["exact_on_integers_up_to"]),
         "flop": facts["flop"],
     }
 

@@ -317,7 +317,7 @@ class Runner:
             widened(values, self.tensors[name].dtype) for name, values in self.constants.items()
         ]
         wanted = self.reference(wide, fixed)
-        found = [
+        mistakes = [
             f"input {tensor.name} was changed"
             for tensor, old, new in zip(self.inputs, before, inputs, strict=True)
             if old.tobytes() != new.tobytes()  # bits: NaN is equal to itself
@@ -330,11 +330,11 @@ class Runner:
             right = (error <= limit) | (got == want) | ((got != got) & (want != want))
             if not np.all(right):
                 at = tuple(int(i) for i in np.argwhere(~right)[0])
-                found.append(
+                mistakes.append(
                     f"{tensor.name}{list(at)}: {got[at]!r}, expected {want[at]!r} +- {limit:.3g}"
                     f" ({int(np.sum(~right))} of {right.size} wrong)"
                 )
-        return found
+        return mistakes
 
     def selftest(self) -> list[str]:
         """Return one line per wrong output; none if the kernel agrees with its reference."""

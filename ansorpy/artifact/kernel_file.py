@@ -137,17 +137,17 @@ def _tolerances(dag: Dag, low: float, high: float) -> tuple[tuple[float, ...], f
     drawn = runner.random_inputs(np.random.default_rng(0))
     values = {t.name: decode(array, t.dtype) for t, array in zip(listed, drawn, strict=True)}
     bounded = evaluate_bounded(dag, values)
-    found, share = list[float](), 0.0
+    limits, share = list[float](), 0.0
     for node in (dag.node(name) for name in dag.outputs):
         assert isinstance(node, Compute)
         for one, dtype in zip(bounded[node.name], node.dtypes, strict=True):
             limit = float(np.max(allowed(one, dtype)[np.isfinite(one.value)], initial=0.0))
             hopeless = not np.isfinite(limit) or not np.all(np.isfinite(one.value))
-            found.append(WORST_TOLERANCE if hopeless else limit)
+            limits.append(WORST_TOLERANCE if hopeless else limit)
             largest = float(np.abs(one.value).max(initial=0.0, where=np.isfinite(one.value)))
             if dtype in NARROW:
                 share = max(share, limit / largest if largest else np.inf)
-    return tuple(found), share
+    return tuple(limits), share
 
 
 def _nothing(*_: Array) -> None:

@@ -88,14 +88,14 @@ def entry(kind: Callable[..., Entry], *sources: object, **given: object) -> Entr
     A field is `given`, or is the attribute of its name of the first source that has this attribute.
     A field that may be absent is left out if it is None.
     """
-    told, every = {}, (SimpleNamespace(**given), *sources)
+    entry, every = {}, (SimpleNamespace(**given), *sources)
     for name, of in _fields(kind).items():
         found = next((one for one in every if hasattr(one, name)), None)
         optional = get_origin(of) is NotRequired
         value = getattr(found, name, None) if optional else getattr(found, name)
         if value is not None or not optional:
-            told[name] = _json(value)
-    return cast("Entry", told)
+            entry[name] = _json(value)
+    return cast("Entry", entry)
 
 
 def picked(source: object, *names: str) -> dict[str, Any]:

@@ -44,16 +44,16 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         OSError: the file cannot be read.
         ValueError: it is no archive of arrays of numbers.
     """
-    found = {}
+    arrays = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 with archive.open(info) as entry:
                     array = np.lib.format.read_array(entry, allow_pickle=False)
-                found[info.filename.removesuffix(SUFFIX)] = array
+                arrays[info.filename.removesuffix(SUFFIX)] = array
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise ValueError(str(error)) from error
-    return found
+    return arrays
 
 
 def _write(file: Any, arrays: Arrays, how: int) -> None:

@@ -90,17 +90,17 @@ def check(
         TypeError: a tensor is sparse, of another dtype, or not in CPU memory.
         ValueError: a tensor has another shape.
     """
-    for told, tensor in zip(wanted, tensors, strict=True):
-        name = f"cannot call {label} because {told['name']}"
+    for entry, tensor in zip(wanted, tensors, strict=True):
+        name = f"cannot call {label} because {entry['name']}"
         if tensor.layout != torch.strided:
             raise TypeError(f"{name} has layout {tensor.layout}; expected torch.strided")
         if tensor.device.type != "cpu":
             raise TypeError(f"{name} is on device {tensor.device}; expected cpu")
-        if tensor.dtype != getattr(torch, told["dtype"]):
-            raise TypeError(f"{name} is {tensor.dtype}; expected torch.{told['dtype']}")
+        if tensor.dtype != getattr(torch, entry["dtype"]):
+            raise TypeError(f"{name} is {tensor.dtype}; expected torch.{entry['dtype']}")
         shape = [int(extent) for extent in tensor.shape]  # a symbolic extent becomes fixed
-        if shape != told["shape"]:
-            raise ValueError(f"{name} has shape {shape}; expected {told['shape']}")
+        if shape != entry["shape"]:
+            raise ValueError(f"{name} has shape {shape}; expected {entry['shape']}")
 
 
 def to_array(torch: Any, tensor: Any) -> Any:

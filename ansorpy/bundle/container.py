@@ -112,14 +112,14 @@ def _tensor(plan: ModelPlan, name: str, value: str) -> TensorEntry:
 def output_keys(names: Sequence[str], inputs: Collection[str]) -> list[dict[str, str]]:
     """Return the manifest's `key` of each output that shares its name with an input."""
     taken = {*names, *inputs}
-    found = []
+    keys = []
     for name in names:
         key = name
         while name in inputs and key in taken:
             key = f"{key} (output)"
         taken.add(key)
-        found.append({"key": key} if name in inputs else {})
-    return found
+        keys.append({"key": key} if name in inputs else {})
+    return keys
 
 
 def _step(plan: ModelPlan, step: Step) -> StepEntry:

@@ -158,13 +158,13 @@ def _unpickled(path: str, digests: Digests, threads: int) -> LoadedModel:
         raise PackageError(
             f"cannot unpickle a model because {path} is gone; expected the bundle that it came from"
         )
-    found = load_model(path, threads)
-    if _digests(found.manifest) != digests:
+    model = load_model(path, threads)
+    if _digests(model.manifest) != digests:
         raise PackageError(
             f"cannot unpickle a model because {path} has other digests than when it was pickled;"
             " expected the same bundle"
         )
-    return found
+    return model
 
 
 def _digests(facts: Mapping[str, Any]) -> Digests:

@@ -117,7 +117,7 @@ def _packings(
     plan: ModelPlan, places: Mapping[str, Place]
 ) -> tuple[tuple[Packing, ...], tuple[int, ...], int]:
     """Return the packed weights, their place per step, and their size in bytes."""
-    found: dict[tuple[str, tuple[Place | None, ...]], int] = {}
+    ends: dict[tuple[str, tuple[Place | None, ...]], int] = {}
     packed_at = []
     end = 0
     for step in plan.steps:
@@ -129,9 +129,9 @@ def _packings(
             places[name] if number in kernel.weights else None
             for number, name in enumerate(step.reads)
         )
-        if (kernel.name, reads) not in found:
-            found[kernel.name, reads] = end
+        if (kernel.name, reads) not in ends:
+            ends[kernel.name, reads] = end
             end += kernel.library.packed_bytes
-        packed_at.append(found[kernel.name, reads])
-    packings = tuple(Packing(kernel, reads, at) for (kernel, reads), at in found.items())
+        packed_at.append(ends[kernel.name, reads])
+    packings = tuple(Packing(kernel, reads, at) for (kernel, reads), at in ends.items())
     return packings, tuple(packed_at), end

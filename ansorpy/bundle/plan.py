@@ -162,7 +162,7 @@ class ModelPlan:
     @cached_property
     def spans(self) -> Mapping[str, "Span"]:
         """The bytes of each value: all of its own memory, unless it is a view."""
-        found = {}
+        spans = {}
         for name, info in self.values.items():
             root, at_bytes, seen = name, 0, {name}
             while root in self.views:
@@ -172,8 +172,8 @@ class ModelPlan:
                 if root in seen:
                     raise ValueError(f"cannot plan model {self.name!r}: view {name!r} is of itself")
                 seen.add(root)
-            found[name] = Span(root, at_bytes, info.size_bytes)
-        return found
+            spans[name] = Span(root, at_bytes, info.size_bytes)
+        return spans
 
     @cached_property
     def roots(self) -> Mapping[str, str]:

@@ -83,14 +83,14 @@ class ModelRunner(Runner):
             *(_tensor(one, "output") for one in facts["outputs"]),
         ]
         names = [tensor.name for tensor in tensors]
-        given, made = len(facts["inputs"]), len(facts["outputs"])
+        given, results = len(facts["inputs"]), len(facts["outputs"])
         longest = max(names, key=len)  # no tensor of the model has a longer name
         tensors += [
             TensorSpec(f"{longest} {area}", "uint8", (memory[f"{area}_bytes"],), "scratch")
             for area in ("arena", "scratch")
         ]
         super().__init__(
-            tensors, names[:given], names[given : given + made], {}, self._launch, _nothing,
+            tensors, names[:given], names[given : given + results], {}, self._launch, _nothing,
             self._expected, Test(-1.0, 1.0, tuple(facts["tolerances"]), 0), 0,
         )  # fmt: skip
 
@@ -214,14 +214,14 @@ def _words(order: Sequence[Array]) -> Any:
 def _check_sizes(facts: Mapping[str, Any], library: ctypes.CDLL) -> None:
     """Raise RuntimeError unless the library takes memory of the sizes that the manifest tells."""
     memory = facts["memory"]
-    told = [memory[f"{area}_bytes"] for area in ("weights", "packed", "arena", "scratch")]
+    sizes = [memory[f"{area}_bytes"] for area in ("weights", "packed", "arena", "scratch")]
     for one in (*facts["inputs"], *facts["outputs"]):
-        told.append(math.prod(one["shape"]) * stored_dtype(one["dtype"]).itemsize)
-    told.append(facts["native_steps"])
+        sizes.append(math.prod(one["shape"]) * stored_dtype(one["dtype"]).itemsize)
+    sizes.append(facts["native_steps"])
     symbol = f"{facts['prefix']}_sizes"
     count = ctypes.c_int64.in_dll(library, symbol).value
     found = list((ctypes.c_int64 * (1 + count)).in_dll(library, symbol))
-    if found[1:] != told:
+    if found[1:] != sizes:
         raise RuntimeError("cannot run the model because model.json is not that of libmodel.so")
 
 

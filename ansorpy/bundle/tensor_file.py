@@ -46,16 +46,16 @@ def tensor_file(tensors: Sequence[ValueInfo]) -> TensorFile:
     entries: dict[str, object] = {}
     ends: dict[str, int] = {}
     at = 0
-    for one in order:
-        if one.name == RESERVED:
+    for tensor in order:
+        if tensor.name == RESERVED:
             raise ValueError(f"cannot store tensor {RESERVED!r} because the name is reserved")
-        end = at + one.size_bytes
-        entries[one.name] = {
-            "dtype": DTYPES[one.dtype],
-            "shape": list(one.fixed_shape),
+        end = at + tensor.size_bytes
+        entries[tensor.name] = {
+            "dtype": DTYPES[tensor.dtype],
+            "shape": list(tensor.fixed_shape),
             "data_offsets": [at, end],
         }
-        ends[one.name] = at
+        ends[tensor.name] = at
         at = end
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % ALIGN_BYTES)

@@ -94,13 +94,13 @@ def with_weights(
     }
     content[WEIGHTS] = stored(layout, {name: weights[name].array for name in layout.order})
     content[SAMPLES] = samples_file(_infos(facts["inputs"]), _infos(facts["outputs"]), self_test)
-    told = {
+    manifest = {
         **{name: value for name, value in facts.items() if name != ABSENT},
         "tolerances": list(self_test.tolerances),
         **_named(facts, names),
         "verified_against": self_test.oracle,
     }
-    write_zip(path, content, told, BUNDLE)
+    write_zip(path, content, manifest, BUNDLE)
 
 
 def _infos(tensors: Sequence[Mapping[str, Any]]) -> list[ValueInfo]:

@@ -54,14 +54,14 @@ def address_of(
 
     Variables: ANSORPY_URL; ANSORPY_API_KEY, or ANSORPY_API_KEY_FILE, the path of a file with it.
     """
-    found = key or environment.get("ANSORPY_API_KEY")
+    key_of = key or environment.get("ANSORPY_API_KEY")
     file = environment.get("ANSORPY_API_KEY_FILE")
-    if found is None and file:
+    if key_of is None and file:
         try:
-            found = Path(file).read_text(encoding="ascii").strip()
+            key_of = Path(file).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise SpecError(f"ANSORPY_API_KEY_FILE: {error}") from error
-    return Address(url or environment.get("ANSORPY_URL") or DEFAULT_URL, found)
+    return Address(url or environment.get("ANSORPY_URL") or DEFAULT_URL, key_of)
 
 
 class Connection:

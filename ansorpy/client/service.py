@@ -102,14 +102,14 @@ class Client(ModelCalls):
         if len(job_id) == ID_CHARS:
             return job_id
         page = self._connection.get("/v1/jobs", id=job_id)["jobs"]
-        found = [job.id for job in map(line_of, page) if job.id.startswith(job_id)]
-        if not found:
+        ids = [job.id for job in map(line_of, page) if job.id.startswith(job_id)]
+        if not ids:
             reason = f"cannot find job {job_id} because no id begins with that"
             raise ServiceError(f"{reason}; expected one that `status` lists", 404, "unknown")
-        if len(found) > 1:
-            reason = f"cannot find job {job_id} because {len(found)} ids begin with that"
-            raise ServiceError(f"{reason}; expected more digits: {', '.join(found)}", 422, "id")
-        return found[0]
+        if len(ids) > 1:
+            reason = f"cannot find job {job_id} because {len(ids)} ids begin with that"
+            raise ServiceError(f"{reason}; expected more digits: {', '.join(ids)}", 422, "id")
+        return ids[0]
 
     def job(self, job_id: str) -> Job:
         """Return a job."""

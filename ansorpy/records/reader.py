@@ -41,14 +41,14 @@ def decode(line: str) -> Record:
     if len(line) > MAX_LINE_BYTES:
         raise RecordError(f"not a record: {len(line)} characters, limit {MAX_LINE_BYTES}")
     try:
-        found = parse_json(line)
+        document = parse_json(line)
     except ValueError as error:
         raise RecordError(f"not a record: {str(error)[:200]}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise RecordError("not a record: expected an object")
-    if found.get("format") != FORMAT:
-        raise RecordError(f"format {quoted(found.get('format'))}, this version reads {FORMAT}")
-    known = {name: found[name] for name in RECORD if name in found}
+    if document.get("format") != FORMAT:
+        raise RecordError(f"format {quoted(document.get('format'))}, this version reads {FORMAT}")
+    known = {name: document[name] for name in RECORD if name in document}
     return Record(**_fields(known, RECORD, LATER))
 
 
