@@ -22,8 +22,8 @@ TIMEOUT_S: Final = 60.0
 
 def link(codes: Sequence[bytes], linkers: Sequence[Sequence[str]] = LINKERS) -> bytes | str:
     """Return the shared library of object files, or the reason of a failure in one line."""
-    found = next((line for line in linkers if shutil.which(line[0])), None)
-    if found is None:
+    linker = next((line for line in linkers if shutil.which(line[0])), None)
+    if linker is None:
         tried = ", ".join(line[0] for line in linkers)
         return f"no linker on this machine (looked for {tried}); link it with: {BY_HAND}"
     with tempfile.TemporaryDirectory(prefix="ansorpy-link-") as folder:
@@ -32,15 +32,15 @@ def link(codes: Sequence[bytes], linkers: Sequence[Sequence[str]] = LINKERS) -> 
         for source, code in zip(sources, codes, strict=True):
             source.write_bytes(code)
         names = [source.name for source in sources]
-        rest = () if found[0] == "ld" else MATHEMATICS
-        command = [*found, "-o", library.name, *names, *rest]
+        rest = () if linker[0] == "ld" else MATHEMATICS
+        command = [*linker, "-o", library.name, *names, *rest]
         try:
             done = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{found[0]} did not link it: {error}"
+            return f"{linker[0]} did not link it: {error}"
         if done.returncode or not library.exists():
             words = " ".join((done.stderr or done.stdout).split())[:300]
-            return f"{found[0]} did not link it: {words}"
+            return f"{linker[0]} did not link it: {words}"
         return library.read_bytes()

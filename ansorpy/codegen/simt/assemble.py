@@ -90,14 +90,14 @@ def program(name: str) -> Path:
     """
     folder = os.environ.get(BIN)
     if folder:
-        found = Path(folder, name)
+        path = Path(folder, name)
         reason = f"{BIN} has no {name}"
     else:
-        found = _in_package(name)
+        path = _in_package(name)
         reason = f"{name} is not installed"
-    if not found.is_file():
+    if not path.is_file():
         raise BuildError(f"cannot assemble because {reason}; expected pip install 'ansorpy[cuda]'")
-    return found
+    return path
 
 
 def has_assembler() -> bool:

@@ -100,15 +100,15 @@ class Pending:
             return False
         if self.stage and other.stage and self.stage.differs(other.stage):
             return False
-        one, two = self.owner, other.owner
-        if one is None or two is None:
+        own, others = self.owner, other.owner
+        if own is None or others is None:
             return True
         if self.index or other.index:
-            lanes, ranges = (two, self.index) if self.index else (one, other.index)
+            lanes, ranges = (others, self.index) if self.index else (own, other.index)
             return not all(lane.is_zero(ranges[lane.dim]) for lane in lanes)
-        if len(one) != len(two):
+        if len(own) != len(others):
             return True
-        return not all(a.agrees(b) for a, b in zip(one, two, strict=True))
+        return not all(a.agrees(b) for a, b in zip(own, others, strict=True))
 
 
 State = frozenset[Pending]
@@ -260,13 +260,13 @@ def _at(state: State, name: str, value: Expr | None) -> State:
 
 def _owner(index: Sequence[Expr], lanes: Sequence[tuple[str, int]], ranges: Ranges) -> Owner | None:
     """Return how an index tells the number of the thread; None if it does not."""
-    found = []
+    owner = []
     for k, (name, extent) in enumerate(lanes):
         factor = prod(n for _, n in lanes[k + 1 :])
         told = ((d, _step(expr, name, extent, ranges)) for d, expr in enumerate(index))
         own = [OwnLane(factor, d, step[0], extent, step[1]) for d, step in told if step]
-        found += own[:1]
-    return tuple(found) if found and len(found) == len(lanes) else None
+        owner += own[:1]
+    return tuple(owner) if owner and len(owner) == len(lanes) else None
 
 
 def _step(expr: Expr, lane: str, extent: int, ranges: Ranges) -> tuple[int, bool] | None:

@@ -119,14 +119,14 @@ class ThreadBlock:
         there = b.icmp_unsigned("<", rank, ir.Constant(I32, warps)) if wide > warps else None
         if there is not None:
             rank = b.select(there, rank, ir.Constant(I32, 0))
-        found = []
+        parts = []
         for place, dtype, neutral in zip(places, dtypes, identity, strict=True):
             at = b.gep(place, [rank], source_etype=STORED[dtype])
             one = b.load(at, typ=STORED[dtype], align=BYTES.get(dtype, 1))
             if dtype == "bool":
                 one = b.icmp_signed("!=", one, ir.Constant(I8, 0))
-            found.append(one if there is None else b.select(there, one, neutral))
-        return self.butterflies(found, wide, combine)
+            parts.append(one if there is None else b.select(there, one, neutral))
+        return self.butterflies(parts, wide, combine)
 
     def butterflies(self, mine: Values, count: int, combine: Combine) -> Values:
         """Return the combination over groups of `count` neighbouring threads, to all of them."""

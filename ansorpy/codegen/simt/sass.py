@@ -115,14 +115,14 @@ def _lines(text: list[str]) -> tuple[tuple[SassLine, ...], Mapping[str, int]]:
         if label := _LABEL.match(one):
             labels[label[1]] = len(lines)
             continue
-        found = _INSTRUCTION.search(one)
-        if found is None:
+        match = _INSTRUCTION.search(one)
+        if match is None:
             continue
-        parts = found["operands"].replace(".reuse", "").split(",")
+        parts = match["operands"].replace(".reuse", "").split(",")
         operands = (part.strip() for part in parts if part.strip())
-        target = _JUMP.search(found["operands"]) if found["code"].startswith("BRA") else None
+        target = _JUMP.search(match["operands"]) if match["code"].startswith("BRA") else None
         label_name = target[1] if target else ""
-        lines.append(SassLine(found["guard"] or "", found["code"], tuple(operands), label_name))
+        lines.append(SassLine(match["guard"] or "", match["code"], tuple(operands), label_name))
     return tuple(lines), labels
 
 

@@ -248,14 +248,14 @@ class KernelWriter(PhaseWriter):
         for (name, extent), digit in zip(stmt.lanes, digits_of(stmt), strict=True):
             inner = inner.with_var(name, digit.symbol, Const(extent))
         kept = frozenset[str]().union(*map(variables, stmt.store.index))
-        told = [name in kept for name, _ in stmt.lanes]
-        if any(told) and not all(told):
+        kept_lanes = [name in kept for name, _ in stmt.lanes]
+        if any(kept_lanes) and not all(kept_lanes):
             raise BuildError(
                 f"cannot write a reduction over some lanes to {stmt.store.buffers[0]} for CUDA"
                 " because all threads of a block exchange values; expected all lanes in the index,"
                 " or none"
             )
-        self.thread_tile(stmt, inner, across=not all(told))
+        self.thread_tile(stmt, inner, across=not all(kept_lanes))
 
     def thread_tile(self, stmt: Tile, table: SymbolTable, across: bool) -> None:
         """Write a tile as one thread runs it; its lane variables are known in the table.

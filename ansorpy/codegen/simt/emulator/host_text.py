@@ -145,7 +145,7 @@ def host_text(
 
 def _shared(lines: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[str]]:
     """Return bytes and alignment of shared memory by name, and the lines without it."""
-    found, rest = {}, []
+    arrays, rest = {}, []
     for line in lines:
         if not line.startswith("@"):
             rest.append(line)
@@ -153,9 +153,9 @@ def _shared(lines: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[str]
         match = _SHARED.fullmatch(line.strip())
         if match is None or match[3] not in BYTES:
             raise BuildError(f"cannot emulate {shown(line)!r}; expected an array in shared memory")
-        found[match[1]] = (int(match[2]) * BYTES[match[3]], int(match[4]))
+        arrays[match[1]] = (int(match[2]) * BYTES[match[3]], int(match[4]))
         rest.append("")
-    return found, rest
+    return arrays, rest
 
 
 def _numbered(lines: Sequence[str]) -> list[str]:
