@@ -33,14 +33,14 @@ def with_twins(
     cores: Iterable[int], system: Path = Path("/sys/devices/system/cpu")
 ) -> frozenset[int]:
     """Return the cores and those that share their execution units (SMT), as far as is known."""
-    found = set(cores)
-    for core in tuple(found):
+    twins = set(cores)
+    for core in tuple(twins):
         with suppress(OSError, ValueError):
             text = (system / f"cpu{core}/topology/thread_siblings_list").read_text()
             for part in text.split(","):
                 first, _, last = part.partition("-")
-                found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+                twins.update(range(int(first), int(last or first) + 1))
+    return frozenset(twins)
 
 
 def importing_cores(own: frozenset[int]) -> frozenset[int]:

@@ -25,15 +25,15 @@ def cpu_quota(groups: Path = GROUPS, mount: Path = MOUNT) -> float | None:
     Version 2 tells it in `cpu.max`, version 1 in two files of the controller `cpu`. Inside of a
     container the folder of a group may be hidden: then the mount itself is the group.
     """
-    found = []
+    quotas = []
     with suppress(OSError, ValueError):
         for line in groups.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             inside = [PurePosixPath(path), *PurePosixPath(path).parents]
             roots = [mount] if not controllers else [mount / controllers, mount / "cpu"]
             if not controllers or "cpu" in controllers.split(","):
-                found += [_quota(root / str(one).lstrip("/")) for root in roots for one in inside]
-    return min((quota for quota in found if quota is not None), default=None)
+                quotas += [_quota(root / str(one).lstrip("/")) for root in roots for one in inside]
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def _quota(group: Path) -> float | None:

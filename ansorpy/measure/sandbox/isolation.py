@@ -87,14 +87,14 @@ def isolation_for(mode: Mode) -> Isolation:
     """
     if mode == "off":
         return Isolation()
-    found = _here()
-    if mode == "required" and not found.isolates:
+    isolation = _here()
+    if mode == "required" and not isolation.isolates:
         raise RunError(
             "cannot isolate candidates because there is neither bubblewrap (`apt-get install"
             " bubblewrap`) nor Landlock with seccomp (Linux 5.13, x86-64 or arm64); expected one of"
             " them in mode `required`"
         )
-    return found
+    return isolation
 
 
 @cache
@@ -104,14 +104,14 @@ def _here() -> Isolation:
 
 def _bwrap() -> str:
     """Return the path of bubblewrap if it works here; in a container it may fail."""
-    found = shutil.which("bwrap")
-    if found is None:
+    program = shutil.which("bwrap")
+    if program is None:
         return ""
     try:
         done = subprocess.run(
-            [found, *BWRAP, *SIZED, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            [program, *BWRAP, *SIZED, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, timeout=PROBE_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return found if done.returncode == 0 else ""
+    return program if done.returncode == 0 else ""

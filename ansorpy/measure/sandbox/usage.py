@@ -39,13 +39,13 @@ def _is_alone(child: int) -> bool:
 
     Orphans become children of this process, a subreaper.
     """
-    found: list[str] = []
+    ids: list[str] = []
     with suppress(OSError):
         for pid in (child, os.getpid()):
             for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
                 with open(f"/proc/{pid}/task/{task}/children") as file:  # noqa: PTH123
-                    found += file.read().split()
-    return found == [str(child)]
+                    ids += file.read().split()
+    return ids == [str(child)]
 
 
 def _crowd(members: list[Member], memory_bytes: int) -> str:

@@ -86,24 +86,24 @@ def race(
             settings.source_timeout_s,
         )  # fmt: skip
         prepared.result()
-    found: dict[str, PairedTimes | Failed] = {}
+    results: dict[str, PairedTimes | Failed] = {}
     kernels: dict[str, CheckedCode] = {}
     for name, verdict in zip(names, checked, strict=True):
         if isinstance(verdict, Failed):
-            found[name] = verdict
+            results[name] = verdict
         else:
             done, report = verdict
             kernels[name] = CheckedCode(done.built, report.errors)
-    guests = _checked_own(slot, dag, own, found)
-    found |= libraries.failed
+    guests = _checked_own(slot, dag, own, results)
+    results |= libraries.failed
     slot.workers.start_caller()
     batches.queue.wait_quiet()
     with slot.reserve():
         rival = dag if numpy and numpy_call(dag) is not None else None
         if rival is not None and settings.sampling.cores:
-            rival, found[NUMPY] = None, Failed("build", NO_COPIES)
+            rival, results[NUMPY] = None, Failed("build", NO_COPIES)
         processes, sampling = settings.race_processes, settings.sampling
-        found |= race_checked(
+        results |= race_checked(
             slot,
             kernels,
             rival,
@@ -114,7 +114,7 @@ def race(
             libraries.slow,
         )
     order = [*names, *_own_names(own), *libraries.guests, *libraries.failed, NUMPY]
-    return {name: found[name] for name in order if name in found}
+    return {name: results[name] for name in order if name in results}
 
 
 def _own_names(own: Sequence[OwnKernel]) -> list[str]:
@@ -139,16 +139,16 @@ def _checked_own(
 def checked_libraries(slot: LocalSlot, dag: Dag, late: Callable[[], bool]) -> CheckedLibraries:
     """Return the installed libraries after a check of each; once it is late, none is checked."""
     guests, failed, slow = dict[str, PlacedKernel](), dict[str, Failed](), set[str]()
-    for version, one in peers_of(dag, slot.workers.threads).items():
+    for version, library in peers_of(dag, slot.workers.threads).items():
         name, begin_s = f"{PEER}{version}", time.monotonic()
         if slot.settings.sampling.cores:
             checked: PlacedKernel | Failed = Failed("build", NO_COPIES)
-        elif isinstance(one, Unmapped):
-            checked = Failed("build", one.reason)
+        elif isinstance(library, Unmapped):
+            checked = Failed("build", library.reason)
         elif late():
             checked = Failed("build", NO_TIME)
         else:
-            checked = _checked(slot, dag, one, PEER_S, nans=False)
+            checked = _checked(slot, dag, library, PEER_S, nans=False)
         if isinstance(checked, Failed):
             failed[name] = checked
             continue

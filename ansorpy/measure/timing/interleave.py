@@ -67,30 +67,30 @@ def interleave(
             to sleep.
         kept_s: by name, seconds up to which a first run does not outclass a contestant.
     """
-    found: dict[str, list[float]] = {}
+    times_s: dict[str, list[float]] = {}
     for name, call in calls.items():
-        found[name] = [one_visit(call, 1, options, clock, switches)]
-    limit_s = options.outclassed_ratio * min((times[0] for times in found.values()), default=0.0)
+        times_s[name] = [one_visit(call, 1, options, clock, switches)]
+    limit_s = options.outclassed_ratio * min((times[0] for times in times_s.values()), default=0.0)
     loops: dict[str, int] = {}
     for name, call in calls.items():
-        if found[name][0] > max(limit_s, options.min_sample_s, kept_s.get(name, 0.0)):
+        if times_s[name][0] > max(limit_s, options.min_sample_s, kept_s.get(name, 0.0)):
             continue
         warm_s, _ = sample(call, 1, options, clock, switches)
         loops[name] = loops_for(warm_s, options.min_sample_s)
-        found[name] = []
-    before = next(reversed(found), "")
+        times_s[name] = []
+    before = next(reversed(times_s), "")
     for visit in range(visits):
-        left = rivals(found, options.hopeless_ratio) if visit >= MIN_VISITS else [*loops]
+        left = rivals(times_s, options.hopeless_ratio) if visit >= MIN_VISITS else [*loops]
         for name in loops:
-            spent_s = 2 * loops[name] * sum(found[name])
+            spent_s = 2 * loops[name] * sum(times_s[name])
             if name not in left or (visit >= MIN_VISITS and spent_s > options.budget_s):
                 continue
             pause(before, name)
             before = name
-            if not found[name] or found[name][-1] < options.calm_s:
+            if not times_s[name] or times_s[name][-1] < options.calm_s:
                 calls[name]()
-            found[name].append(one_visit(calls[name], loops[name], options, clock, switches))
-    return {name: tuple(times) for name, times in found.items()}
+            times_s[name].append(one_visit(calls[name], loops[name], options, clock, switches))
+    return {name: tuple(times) for name, times in times_s.items()}
 
 
 def steady_s(times_s: Mapping[str, Sequence[float]]) -> dict[str, float]:

@@ -126,13 +126,13 @@ class LocalSlot:
 
         All later candidates are compared with the leader, and the race has near ones only.
         """
-        found = yield from self._one_trial(job, fresh)
-        if not isinstance(found, Measured) or found.slowdown <= QUIET or not job.led_by(found):
-            return found
+        first = yield from self._one_trial(job, fresh)
+        if not isinstance(first, Measured) or first.slowdown <= QUIET or not job.led_by(first):
+            return first
         again = yield from self._one_trial(job, False)
         if not isinstance(again, Measured):
             return again
-        return min(found, again, key=lambda one: one.slowdown)
+        return min(first, again, key=lambda one: one.slowdown)
 
     def _one_trial(self, job: Trial, fresh: bool) -> Calls[Outcome]:
         workers, timeout_s = self.workers, self.settings.run_timeout_s

@@ -131,13 +131,13 @@ def _extreme(node: Compute, shapes: _Shapes) -> _Step | None:
 def _contraction(node: Compute, shapes: _Shapes) -> _Step | None:
     """Sum over k of A[..] * B[..], both read by distinct axes: one batched matmul."""
     extent = _extents(node)
-    found = contraction_of(node, extent, shapes)
-    if found is None or np.dtype(node.dtype).kind != "f":
+    pair = contraction_of(node, extent, shapes)
+    if pair is None or np.dtype(node.dtype).kind != "f":
         return None
-    if found.a.dtype != node.dtype or found.b.dtype != node.dtype:
+    if pair.a.dtype != node.dtype or pair.b.dtype != node.dtype:
         return None
-    a, b, one, two = found.a, found.b, found.left, found.right
-    batch, rows, columns, over = found.batch, found.rows, found.columns, found.over
+    a, b, one, two = pair.a, pair.b, pair.left, pair.right
+    batch, rows, columns, over = pair.batch, pair.rows, pair.columns, pair.over
     left, right = one.axes, two.axes
 
     def size(names: Sequence[str]) -> int:

@@ -33,12 +33,12 @@ def rerank(
     """Time candidates that passed their trials; as `RacePool.rerank`."""
     queue, settings = batches.queue, slot.settings
     requests = [batches.request_of(one) for one in candidates]
-    found = [
+    codes = [
         one.built if isinstance(one, BuildResult) else None
         for one in build_all(queue, requests, settings.build_timeout_s)
     ]
     numbers: dict[MachineCode, int] = {}
-    for number, code in enumerate(found):
+    for number, code in enumerate(codes):
         if code is not None:
             numbers.setdefault(code, number)
     kernels = {str(number): CheckedCode(code, ()) for code, number in numbers.items()}
@@ -51,5 +51,5 @@ def rerank(
         timed = race_checked(slot, kernels, None, lambda: False, 1, sampling)
     visits_s = {name: one.times_s[0] for name, one in timed.items() if isinstance(one, PairedTimes)}
     costs_s = {int(name): seconds for name, seconds in steady_s(visits_s).items()}
-    places = [None if code is None else numbers[code] for code in found]
+    places = [None if code is None else numbers[code] for code in codes]
     return [ShortlistTime(costs_s[one], one) if one in costs_s else None for one in places]

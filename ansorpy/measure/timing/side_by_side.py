@@ -118,13 +118,13 @@ class SideBySide:
 
 def on_core(core: int, function: Callable[[], T]) -> T:
     """Return the result of a function that runs on a core: pages that it writes lie near it."""
-    found: list[T] = []
+    results: list[T] = []
 
     def run() -> None:
         os.sched_setaffinity(0, {core})
-        found.append(function())
+        results.append(function())
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    return found[0]
+    return results[0]

@@ -161,13 +161,13 @@ def _errors(job: Trial) -> tuple[float, ...]:
     place = workplace(job.folder)
     bound = place.bind(loaded, job.built, place.cases[0])
     bound.call()
-    found = []
+    errors = []
     for one in place.cases[0].expected:
         got = decode(bound.memory.array(one.name), one.dtype).astype(np.float64)
         with np.errstate(invalid="ignore"):
             apart = np.abs(got - one.value)
-        found.append(float(np.max(apart, initial=0.0, where=np.isfinite(apart))))
-    return tuple(found)
+        errors.append(float(np.max(apart, initial=0.0, where=np.isfinite(apart))))
+    return tuple(errors)
 
 
 def _in_parallel(

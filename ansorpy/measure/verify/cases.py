@@ -120,13 +120,13 @@ def case_of(
     for output in dag.outputs:
         node = dag.node(output)
         assert isinstance(node, Compute)
-        for i, (one, dtype) in enumerate(zip(known[output], node.dtypes, strict=True)):
+        for i, (bounded, dtype) in enumerate(zip(known[output], node.dtypes, strict=True)):
             bound = None
-            if not exact and not (one.exact and dtype not in FLOATS):
-                bound = allowed(one, dtype)
-            interval = accept_interval(one.value, bound, dtype, nans)
+            if not exact and not (bounded.exact and dtype not in FLOATS):
+                bound = allowed(bounded, dtype)
+            interval = accept_interval(bounded.value, bound, dtype, nans)
             expected.append(
-                Expected(f"{output}.{i}" if i else output, dtype, one.value, bound, interval)
+                Expected(f"{output}.{i}" if i else output, dtype, bounded.value, bound, interval)
             )
     constant = tuple(node.name for node in dag.placeholders if node.constant)
     return Case(name, inputs, tuple(expected), side, constant, nans)

@@ -158,13 +158,13 @@ def longest_sum(dag: Dag) -> int:
 
 def constants(dag: Dag) -> dict[str, Array]:
     """Return the constant tensors of a Dag in storage form."""
-    found = {}
+    arrays = {}
     for node in dag.nodes:
         if isinstance(node, ConstantTensor):
             flat = np.frombuffer(node.data, storage(node.dtype).newbyteorder("<"))
             assert flat.size == prod(node.shape)
-            found[node.name] = flat.astype(storage(node.dtype)).reshape(node.shape)
-    return found
+            arrays[node.name] = flat.astype(storage(node.dtype)).reshape(node.shape)
+    return arrays
 
 
 def index_spans(dag: Dag) -> dict[str, tuple[int, int]]:

@@ -60,15 +60,15 @@ def _product(terms: Terms, term: Term) -> Term | None:
 
 def _mean(terms: Terms, term: Term) -> Term | None:
     """Sum * (1 / terms of the sum): ReduceMean."""
-    found = _with_number(term)
-    if found is None or found[0].shape != term.shape:
+    product = _with_number(term)
+    if product is None or product[0].shape != term.shape:
         return None
     shape = term.shape
-    total = found[0].inputs[0] if found[0].op == "Reshape" else found[0]
+    total = product[0].inputs[0] if product[0].op == "Reshape" else product[0]
     if total.op != "ReduceSum":
         return None
     (x,), axes = total.inputs, ints(total.attrs["axes"])
-    if not isclose(found[1] * prod(x.shape[at] for at in axes), 1.0, rel_tol=1e-6):
+    if not isclose(product[1] * prod(x.shape[at] for at in axes), 1.0, rel_tol=1e-6):
         return None
     made = terms.make("ReduceMean", [x], total.shape, x.dtype, axes=axes, keepdims=1)
     return reshaped(terms, made, shape)

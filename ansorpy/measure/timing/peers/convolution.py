@@ -59,14 +59,14 @@ def _convolved(
 ) -> Term | None:  # fmt: skip
     x, w = values[data.tensor, data.output], values[weights.tensor, weights.output]
     taps, signs = _taps(weights.indices, w, extents)
-    found = [_grouped(index_of(index, node), taps) for index in data.indices]
-    slides = [one for one in found if isinstance(one, WindowSlide)]
-    depth = _depth(found, node, taps)
+    indices = [_grouped(index_of(index, node), taps) for index in data.indices]
+    slides = [one for one in indices if isinstance(one, WindowSlide)]
+    depth = _depth(indices, node, taps)
     if len(slides) not in RANKS or not taps or x.dtype != w.dtype or depth is None:
         return None
     moving = {slide.axis for slide in slides}
-    at = [d for d, one in enumerate(found) if isinstance(one, str) and d not in depth.dimensions]
-    batch = [str(found[d]) for d in at]
+    at = [d for d, one in enumerate(indices) if isinstance(one, str) and d not in depth.dimensions]
+    batch = [str(indices[d]) for d in at]
     filters = [axis.name for axis in node.axes if axis.name not in {*moving, *batch}]
     order = [*filters, *depth.taps, *(slide.tap for slide in slides)]
     if sorted(order) != sorted(taps) or (depth.axis and filters != [depth.axis]):
@@ -82,7 +82,7 @@ def _convolved(
         return None
     if any(x.shape[d] != extents[name] for d, name in zip(at, batch, strict=True)):
         return None
-    places = [found.index(slide) for slide in slides]
+    places = [indices.index(slide) for slide in slides]
     source = transposed(terms, x, [*at, *depth.dimensions, *places])
     flat = [prod(extents[name] for name in batch), groups * inputs]
     source = leading(terms, source, flat, len(at) + len(depth.dimensions))
@@ -93,16 +93,16 @@ def _convolved(
     back = [signs[taps.index(slide.tap)] < 0 for slide in slides]
     if source.op == SPREAD:
         whole = all(back) and groups == 1
-        made = _backwards(terms, source, kernel, slides, extents, shape) if whole else None
+        term = _backwards(terms, source, kernel, slides, extents, shape) if whole else None
     elif any(back):
         return None
     else:
         operands = [source, kernel]
-        made = windowed(terms, "Conv", operands, slides, extents, shape, 0.0, group=groups)
-    if made is None:
+        term = windowed(terms, "Conv", operands, slides, extents, shape, 0.0, group=groups)
+    if term is None:
         return None
-    made = reshaped(terms, made, [extents[name] for name in names])
-    return transposed(terms, made, [names.index(axis.name) for axis in node.axes])
+    term = reshaped(terms, term, [extents[name] for name in names])
+    return transposed(terms, term, [names.index(axis.name) for axis in node.axes])
 
 
 def _backwards(

@@ -20,21 +20,21 @@ def product(terms: Terms, node: Compute, values: Values, extents: Mapping[str, i
     A sum of squares is left to reductions.
     """
     shapes = {name: term.shape for (name, _), term in values.items()}
-    found = contraction_of(node, extents, shapes)
-    if found is None or not found.over or found.a is found.b:
+    pair = contraction_of(node, extents, shapes)
+    if pair is None or not pair.over or pair.a is pair.b:
         return None
     out = [axis.name for axis in node.axes]
-    a, b = values[found.a.tensor, found.a.output], values[found.b.tensor, found.b.output]
-    left, right = sliced(terms, a, found.left.at), sliced(terms, b, found.right.at)
-    rows, columns, one, two = found.rows, found.columns, found.left, found.right
-    if out == [*found.batch, *columns, *rows] and rows and columns:
+    a, b = values[pair.a.tensor, pair.a.output], values[pair.b.tensor, pair.b.output]
+    left, right = sliced(terms, a, pair.left.at), sliced(terms, b, pair.right.at)
+    rows, columns, one, two = pair.rows, pair.columns, pair.left, pair.right
+    if out == [*pair.batch, *columns, *rows] and rows and columns:
         left, right, rows, columns, one, two = right, left, columns, rows, two, one
-    x = _operand(terms, left, one, (found.batch, rows, found.over), extents)
-    y = _operand(terms, right, two, (found.batch, found.over, columns), extents)
+    x = _operand(terms, left, one, (pair.batch, rows, pair.over), extents)
+    y = _operand(terms, right, two, (pair.batch, pair.over, columns), extents)
     made = _multiplied(terms, x, y, node.dtype)
     if made is None:
         return None
-    order = [*found.batch, *rows, *columns]
+    order = [*pair.batch, *rows, *columns]
     whole = reshaped(terms, made, [extents[name] for name in order])
     return transposed(terms, whole, [order.index(name) for name in out])
 

@@ -14,7 +14,7 @@ def numbered(outputs: Sequence[Term], placeholders: Sequence[Placeholder]) -> Gr
 
     A reduction whose only reader leaves out the reduced axes does not keep them.
     """
-    made = _Numbered(placeholders)
+    terms = _Numbered(placeholders)
     everything = [*ordered(outputs)]
     readers = Counter(id(one) for term in everything for one in term.inputs)
     flat = {
@@ -25,12 +25,12 @@ def numbered(outputs: Sequence[Term], placeholders: Sequence[Placeholder]) -> Gr
     dropped = {id(whole) for whole in flat.values()}
     for term in everything:
         if id(term) in flat:
-            made.add(term, flat[id(term)], keepdims=0)
+            terms.add(term, flat[id(term)], keepdims=0)
         elif id(term) not in dropped:
-            made.add(term, term)
+            terms.add(term, term)
     for term in outputs:
-        made.output(term)
-    return made.graph()
+        terms.output(term)
+    return terms.graph()
 
 
 class _Numbered:

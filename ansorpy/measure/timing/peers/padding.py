@@ -49,11 +49,11 @@ def _inside(conditions: Iterable[Expr], node: Compute) -> dict[str, range] | Non
             return None
         (name,) = names
         held[name] &= np.asarray(evaluate(one, {name: np.arange(held[name].size)}), bool)
-    found = {}
+    ranges = {}
     for name, mask in held.items():
         places = np.flatnonzero(mask)
         step = int(places[1] - places[0]) if places.size > 1 else 1
         if not places.size or (np.diff(places) != step).any():
             return None
-        found[name] = range(int(places[0]), int(places[-1]) + 1, step)
-    return found
+        ranges[name] = range(int(places[0]), int(places[-1]) + 1, step)
+    return ranges

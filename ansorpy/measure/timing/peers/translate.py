@@ -77,24 +77,24 @@ def _outputs(dag: Dag, name: str) -> int:
 def _node(terms: Terms, node: Compute, values: Values) -> tuple[Term, ...] | None:
     """Return the outputs of a node; None if no operator computes it."""
     extents = {axis.name: axis.extent for axis in (*node.axes, *node.reduce_axes)}
-    made: Term | None
+    term: Term | None
     if node.combiner is None:
-        made = padding(terms, node, values) or _elementwise(terms, node, values, extents)
-        return None if made is None else (made,)
+        term = padding(terms, node, values) or _elementwise(terms, node, values, extents)
+        return None if term is None else (term,)
     if node.combiner in _EXTREME:
         return _extreme(terms, node, values, extents)
     recognised = (convolution, product, pool) if node.start is None else ()
     for one in recognised:
-        made = one(terms, node, values, extents)
-        if made is not None:
-            return (made,)
-    made = _reduction(terms, node, values, extents)
-    if made is None or node.start is None:
-        return None if made is None else (made,)
+        term = one(terms, node, values, extents)
+        if term is not None:
+            return (term,)
+    term = _reduction(terms, node, values, extents)
+    if term is None or node.start is None:
+        return None if term is None else (term,)
     start = NodeSpace(terms, values, extents, [axis.name for axis in node.axes]).term(node.start)
     if start is None:
         return None
-    return (applied(terms, _COMBINE[node.combiner], start, made, dtype=node.dtype),)
+    return (applied(terms, _COMBINE[node.combiner], start, term, dtype=node.dtype),)
 
 
 def _elementwise(
@@ -103,14 +103,14 @@ def _elementwise(
     body = node.body[0]
     names = [axis.name for axis in node.axes]
     if isinstance(body, Read):
-        made = view(terms, body, values[body.tensor, body.output], extents)
+        term = view(terms, body, values[body.tensor, body.output], extents)
     else:
         # Elements are computed in the order of the first operand, and moved last.
         names = _order(node, values, extents)
-        made = NodeSpace(terms, values, extents, names).term(body)
-    if made is None:
+        term = NodeSpace(terms, values, extents, names).term(body)
+    if term is None:
         return None
-    return _placed(terms, made, names, node, extents)
+    return _placed(terms, term, names, node, extents)
 
 
 def _placed(
@@ -174,13 +174,13 @@ def _reduced(
     axes = tuple(at for at, name in enumerate(names) if name in over)
     kept = [1 if name in over else extents[name] for name in names]
     if op in _EXTREME.values():
-        made = terms.make(op, [body], kept, "int64", axis=axes[0], keepdims=1)
+        term = terms.make(op, [body], kept, "int64", axis=axes[0], keepdims=1)
     elif not axes:  # each has extent 1
-        made = body
+        term = body
     else:
-        made = terms.make(op, [body], kept, body.dtype, axes=axes, keepdims=1)
+        term = terms.make(op, [body], kept, body.dtype, axes=axes, keepdims=1)
     left = [name for name in names if name not in over]
-    flat = reshaped(terms, made, [extents[name] for name in left])
+    flat = reshaped(terms, term, [extents[name] for name in left])
     return _arranged(terms, flat, left, node)
 
 

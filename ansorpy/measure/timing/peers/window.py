@@ -55,20 +55,20 @@ def pool(terms: Terms, node: Compute, values: Values, extents: Mapping[str, int]
     if node.combiner not in ("max", "sum") or not isinstance(body, Read):
         return None
     x = values[body.tensor, body.output]
-    found = [index_of(index, node) for index in body.indices]
-    slides = [one for one in found if isinstance(one, WindowSlide)]
-    plain = [one for one in found if isinstance(one, str)]
-    if len(slides) not in RANKS or len(slides) + len(plain) < len(found):
+    indices = [index_of(index, node) for index in body.indices]
+    slides = [one for one in indices if isinstance(one, WindowSlide)]
+    plain = [one for one in indices if isinstance(one, str)]
+    if len(slides) not in RANKS or len(slides) + len(plain) < len(indices):
         return None
     if not x.dtype.startswith("float") or {a.name for a in node.reduce_axes} != {
         slide.tap for slide in slides
     }:
         return None
-    places = [at for at, one in enumerate(found) if isinstance(one, str)]
-    order = [*places, *(found.index(slide) for slide in slides)]
+    places = [at for at, one in enumerate(indices) if isinstance(one, str)]
+    order = [*places, *(indices.index(slide) for slide in slides)]
     names = [*plain, *(slide.axis for slide in slides)]
     out = [axis.name for axis in node.axes]
-    if sorted(out) != sorted(names) or any(extents[n] != x.shape[found.index(n)] for n in plain):
+    if sorted(out) != sorted(names) or any(extents[n] != x.shape[indices.index(n)] for n in plain):
         return None
     source = transposed(terms, x, order)
     lead = [source.shape[at] for at in range(len(plain))]
@@ -78,14 +78,14 @@ def pool(terms: Terms, node: Compute, values: Values, extents: Mapping[str, int]
     op, around = ("MaxPool", -inf) if node.combiner == "max" else ("AveragePool", 0.0)
     kernel = tuple(extents[slide.tap] for slide in slides)
     options = {"kernel_shape": kernel} | ({} if around else {"count_include_pad": 1})
-    made = windowed(terms, op, [source], slides, extents, shape, around, **options)
-    if made is None:
+    term = windowed(terms, op, [source], slides, extents, shape, around, **options)
+    if term is None:
         return None
     if op == "AveragePool":
         count = terms.constant(float(prod(kernel)), x.dtype)
-        made = applied(terms, "Mul", made, count, dtype=x.dtype)
-    made = reshaped(terms, made, [*lead, *shape[2:]])
-    return transposed(terms, made, [names.index(axis) for axis in out])
+        term = applied(terms, "Mul", term, count, dtype=x.dtype)
+    term = reshaped(terms, term, [*lead, *shape[2:]])
+    return transposed(terms, term, [names.index(axis) for axis in out])
 
 
 def leading(terms: Terms, x: Term, flat: Sequence[int], rank: int) -> Term:
@@ -131,13 +131,13 @@ def windowed(
 
 def index_of(index: Expr, node: Compute) -> Index | None:
     """Return the meaning of an index of the data."""
-    found = form(index)
+    linear = form(index)
     out = [axis.name for axis in node.axes]
     taps = [axis.name for axis in node.reduce_axes]
-    if found.const or len(found.terms) > 2:
+    if linear.const or len(linear.terms) > 2:
         return None
     axis, share, scale, tap, step = "", 1, 1, "", 1
-    for atom, by in found.terms.items():
+    for atom, by in linear.terms.items():
         match atom:
             case Var(name=name) if name in taps and not tap:
                 tap, step = name, by
