@@ -86,16 +86,16 @@ def nudged(graph: Graph, inputs: Mapping[str, Array], rng: np.random.Generator |
         rng: draws the direction of each element; all move the same way if it is None, so that
             equal elements stay equal.
     """
-    found: Inputs = {}
+    nudged: Inputs = {}
     for name, array in inputs.items():
         dtype = graph.values[name].dtype
         if dtype not in FLOATS:
-            found[name] = array
+            nudged[name] = array
             continue
         signs = 1.0 if rng is None else rng.choice([-1.0, 1.0], array.shape)
         step = 1 + 2 * UNIT_ROUNDOFF[dtype] * signs
-        found[name] = np.asarray(narrowed(widened(array, dtype) * step, dtype))
-    return found
+        nudged[name] = np.asarray(narrowed(widened(array, dtype) * step, dtype))
+    return nudged
 
 
 def _drawn(graph: Graph, rng: np.random.Generator, draw: Draw, negative: bool = False) -> Inputs:

@@ -192,25 +192,25 @@ def compiled(
         if stopped != "interrupted":
             stopped = yield from mended(work, tune, Path(folder), stopped)
         work.tasks = tasks = work.fastest(work.times_s())
-        told = work.written()
-        yield told
+        written = work.written()
+        yield written
         second = None if stopped == "interrupted" else search_request(work, store, rules)
         if second is not None:
             searching = tune(second, Path(folder))
             stopped = "interrupted"
             with suppress(KeyboardInterrupt):  # the bundle of the first answers is there
                 ended = yield from work.follow(searching)
-                told = work.written()
-                yield told
+                written = work.written()
+                yield written
                 stopped = ended.stopped
         if stopped != "interrupted":
-            told = yield from compared(work, told, rivals)
+            written = yield from compared(work, written, rivals)
     return ModelResult(
-        bundle=told.bundle,
-        model_s=told.model_s,
-        error=told.error,
-        bound=told.bound,
-        reference=told.reference,
+        bundle=written.bundle,
+        model_s=written.model_s,
+        error=written.error,
+        bound=written.bound,
+        reference=written.reference,
         parts=len(tasks.parts),
         tasks=tuple(replace(work.results[dag.name], kernel=None) for dag in tasks.dags),
         hosted=tuple(one.group.title for one in tasks.parts if one.lowered is None),
@@ -219,7 +219,7 @@ def compiled(
         stopped=stopped,
         recuts=tuple(work.recuts),
         explained_s={dag.name: explained_s(dag, target) for dag in tasks.dags},
-        verdict=told.verdict,
+        verdict=written.verdict,
     )
 
 

@@ -92,14 +92,14 @@ class Recut:
     def __str__(self) -> str:
         """Return a line for people."""
         ratio = self.whole_s / self.explained_s
-        told = (
+        text = (
             f"{self.task} takes {duration(self.whole_s)}, {ratio:.0f} times as long as its bytes"
             " and operations explain"
         )
         if self.pieces_s is None:
-            return f"{told}; its {self.pieces} pieces have no time: give the tuning more seconds"
+            return f"{text}; its {self.pieces} pieces have no time: give the tuning more seconds"
         kept = "the pieces are" if self.pieces_s < self.whole_s else "the whole is"
-        return f"{told}; in {self.pieces} pieces {duration(self.pieces_s)}: {kept} in the model"
+        return f"{text}; in {self.pieces} pieces {duration(self.pieces_s)}: {kept} in the model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,19 +105,19 @@ def _document(text: str, place: str) -> Document:
 
 def _check_same(document: Document, home: HomeModel, bundle: str) -> None:
     """Raise GraphError, which names the first difference, unless the documents are equal."""
-    found = first_difference(document, home.sent.document)
-    if found is None:
+    difference = first_difference(document, home.sent.document)
+    if difference is None:
         return
-    place = f"{found.part}[{found.number}]"
+    place = f"{difference.part}[{difference.number}]"
     names, labels = home.sent.names, home.sent.labels
-    if found.part == "nodes" and found.number < len(labels):
-        place = f"node {found.number} ({labels[found.number][:80]!r})"
-    elif found.part in ("inputs", "weights"):
-        at = found.number + (len(document.inputs) if found.part == "weights" else 0)
+    if difference.part == "nodes" and difference.number < len(labels):
+        place = f"node {difference.number} ({labels[difference.number][:80]!r})"
+    elif difference.part in ("inputs", "weights"):
+        at = difference.number + (len(document.inputs) if difference.part == "weights" else 0)
         if at < len(names):
-            place = f"{found.part[:-1]} {found.number} ({names[at][:80]!r})"
+            place = f"{difference.part[:-1]} {difference.number} ({names[at][:80]!r})"
     raise GraphError(
         f"cannot join {bundle} with {home.graph.name!r} because its graph is another one: {place}"
-        f" is {found.right[:160]}; expected {found.left[:160]}, as in the graph that was tuned: by"
-        " the same version of ansorpy, with the same --bind and --shape"
+        f" is {difference.right[:160]}; expected {difference.left[:160]}, as in the graph that was"
+        " tuned: by the same version of ansorpy, with the same --bind and --shape"
     )

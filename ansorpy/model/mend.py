@@ -68,14 +68,14 @@ def mended(
     cut = work.tasks.in_pieces(work.partition.graph, slow[:MOST_CUT])
     if not cut.cuts:
         return stopped
-    found = {one.whole.task: one for one in cut.cuts}
-    pieces = {name: [cut.parts[n].task for n in one.members] for name, one in found.items()}
+    cuts = {one.whole.task: one for one in cut.cuts}
+    pieces = {name: [cut.parts[n].task for n in one.members] for name, one in cuts.items()}
     if work.budget.searched(1):
         new = [dag for dag in cut.dags if dag.name not in times_s]
-        yield Cutting(tuple(found), len(cut.dags), tuple(new))
+        yield Cutting(tuple(cuts), len(cut.dags), tuple(new))
         work.tasks = cut
         work.cut_from |= {
-            dag.name: name for name in found for dag in new if dag.name in pieces[name]
+            dag.name: name for name in cuts for dag in new if dag.name in pieces[name]
         }
         if new:
             request = tuning_request(work, new, trials=0, seconds=work.budget.cuts_s(), weights={})

@@ -133,15 +133,15 @@ class ModelTally:
 
     def status(self, now_s: float) -> str:
         """Return the line at the foot of a terminal."""
-        told = [self.phase]
+        parts = [self.phase]
         if self.phase == "searching":
             done = sum(self.done.values())
-            told = [f"{bar(done, self.asked)} {done}/{self.asked} trials"]
+            parts = [f"{bar(done, self.asked)} {done}/{self.asked} trials"]
         elif self.tasks and self.answered < self.tasks:
-            told = [f"{self.phase}: {self.answered} of {self.tasks} tasks"]
+            parts = [f"{self.phase}: {self.answered} of {self.tasks} tasks"]
         if self.tasks and self.answered == self.tasks:
-            told.append(f"model about {duration(self.model_s)}")
-        return ", ".join([*told, clock(now_s - self.begin_s)])
+            parts.append(f"model about {duration(self.model_s)}")
+        return ", ".join([*parts, clock(now_s - self.begin_s)])
 
 
 def as_text(event: Divided | BundleWritten) -> str:

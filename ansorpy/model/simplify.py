@@ -82,18 +82,18 @@ def simplify_file(
     if target.exists() and source.exists() and target.samefile(source):
         raise GraphError(f"cannot write {target} because it is the input; expected another file")
     graph = read_model(source, bind, shapes, hosted=True)
-    made = simplify(graph, [one for one in PASSES if one.exact or not exact])
+    simplified = simplify(graph, [one for one in PASSES if one.exact or not exact])
     from ansorpy.importers.onnx_write import operator_counts, write_model
 
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        write_model(made.graph, part)
-        found = compared(source, graph, part, bind or {})
-        if not found.equal:
+        write_model(simplified.graph, part)
+        comparison = compared(source, graph, part, bind or {})
+        if not comparison.equal:
             raise GraphError(
                 f"cannot write {target} because an output of the simplified model differs by"
-                f" {found.error:.1e} of its largest element, by {found.by}; expected at most"
-                f" {ERROR_SHARE:.0e}: `exact` leaves out passes that change roundings"
+                f" {comparison.error:.1e} of its largest element, by {comparison.by}; expected at"
+                f" most {ERROR_SHARE:.0e}: `exact` leaves out passes that change roundings"
             )
         after = operator_counts(part)
         part.replace(target)
@@ -103,7 +103,7 @@ def simplify_file(
         ) from error
     finally:
         part.unlink(missing_ok=True)
-    return SimplifiedFile(operator_counts(source), after, made.fired, found)
+    return SimplifiedFile(operator_counts(source), after, simplified.fired, comparison)
 
 
 def write_document(
@@ -200,7 +200,7 @@ def _worst(old: Mapping[str, Array], new: Mapping[str, Array]) -> float:
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """Return an array for each input: normal floats, and integers 0 and 1, which index tables."""
     rng = np.random.default_rng(seed)
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for name in graph.inputs:
         value = graph.values[name]
         if value.dtype == "bfloat16":
@@ -209,11 +209,11 @@ def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
             )
         shape = value.fixed_shape
         if value.dtype in FLOATS:
-            found[name] = rng.standard_normal(shape).astype(value.dtype)
+            arrays[name] = rng.standard_normal(shape).astype(value.dtype)
         else:
             assert value.dtype in INTS or value.dtype == "bool"
-            found[name] = rng.integers(0, 2, shape).astype(value.dtype)
-    return found
+            arrays[name] = rng.integers(0, 2, shape).astype(value.dtype)
+    return arrays
 
 
 def _error(left: Array, right: Array) -> float:

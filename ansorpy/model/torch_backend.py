@@ -97,21 +97,21 @@ def _in_parts(module: Any, examples: Sequence[Any], asked: CompileCall, whole: G
         refused = refusals(bare, values_of(bare, examples))
         for reason in dict.fromkeys(refused.values()):
             _refuse(reason, strict=False)
-        made, fits = divided(bare, refused)
+        split, fits = divided(bare, refused)
         if not refused or not fits:
             if not refused:  # every call can be imported, the graph cannot
                 _refuse(str(whole), strict=False)
             return module.forward  # type: ignore[no-any-return]
-        values = values_of(made, examples)
-        for node in made.graph.find_nodes(op="call_module"):
+        values = values_of(split, examples)
+        for node in split.graph.find_nodes(op="call_module"):
             if node.target in fits:
-                part = getattr(made, node.target)
+                part = getattr(split, node.target)
                 given = [values[one] for one in node.args]
                 try:
-                    replace_part(made, node.target, _Frozen(part, given, asked))
+                    replace_part(split, node.target, _Frozen(part, given, asked))
                 except AnsorError as error:
                     _refuse(str(error), strict=False)
-    return made  # type: ignore[no-any-return]
+    return split  # type: ignore[no-any-return]
 
 
 class _Frozen:
@@ -183,16 +183,16 @@ def _writes(value: Any) -> int:
 
 def _with_constants(module: Any, frozen: Mapping[int, Any]) -> Any:
     """Return a copy of a graph module with some placeholders as its buffers."""
-    made = _without_facts(module)
-    placeholders = made.graph.find_nodes(op="placeholder")
+    copy = _without_facts(module)
+    placeholders = copy.graph.find_nodes(op="placeholder")
     for n, value in frozen.items():
-        made.register_buffer(f"frozen_{n}", value.detach())
-        with made.graph.inserting_before(placeholders[n]):
-            constant = made.graph.get_attr(f"frozen_{n}")
+        copy.register_buffer(f"frozen_{n}", value.detach())
+        with copy.graph.inserting_before(placeholders[n]):
+            constant = copy.graph.get_attr(f"frozen_{n}")
         placeholders[n].replace_all_uses_with(constant)
-        made.graph.erase_node(placeholders[n])
-    made.recompile()
-    return made
+        copy.graph.erase_node(placeholders[n])
+    copy.recompile()
+    return copy
 
 
 def _without_facts(module: Any) -> Any:

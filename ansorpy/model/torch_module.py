@@ -166,11 +166,11 @@ def is_tensor(leaf: Any) -> bool:
 
 def _leaves(specs: Sequence[Any], kind: str) -> list[Any]:
     """Return the arguments of a kind in a signature, each a tensor or a constant."""
-    found = [spec.arg for spec in specs if spec.kind.name == kind]
-    for leaf in found:
+    leaves = [spec.arg for spec in specs if spec.kind.name == kind]
+    for leaf in leaves:
         if not is_tensor(leaf) and not isinstance(getattr(leaf, "value", leaf), CONSTANTS):
             raise GraphError(
                 f"cannot compile a module because {getattr(leaf, 'name', leaf)!r} is a"
                 f" {type(leaf).__name__}; expected tensors and constants"
             )
-    return found
+    return leaves

@@ -53,20 +53,20 @@ def refusals(module: Any, values: Mapping[Any, Any]) -> dict[Any, str]:
         values: the value of every node.
     """
     known: dict[str, str] = {}
-    found: dict[Any, str] = {}
+    refusals: dict[Any, str] = {}
     for node in module.graph.nodes:
         if node.op not in CALLS:
             continue
         if node.target is operator.getitem:
-            if node.args[0] in found:
-                found[node] = found[node.args[0]]
+            if node.args[0] in refusals:
+                refusals[node] = refusals[node.args[0]]
             continue
         key = _kind(node, values)
         if key not in known:
             known[key] = _refusal(module, node, values)
         if known[key]:
-            found[node] = known[key]
-    return found
+            refusals[node] = known[key]
+    return refusals
 
 
 def divided(module: Any, refused: Mapping[Any, str]) -> tuple[Any, tuple[str, ...]]:
@@ -107,13 +107,13 @@ def _kind(node: Any, values: Mapping[Any, Any]) -> str:
 def _refusal(module: Any, node: Any, values: Mapping[Any, Any]) -> str:
     """Return the reason for which a call cannot be imported, "" if it can."""
     graph, sources = torch.fx.Graph(), node.all_input_nodes
-    made = {}
+    copies = {}
     for source in sources:
         if not isinstance(values[source], torch.Tensor):
             return f"cannot compile {node.target} because it reads a {type(values[source])}"
         given = graph.placeholder(source.name)
-        made[source] = graph.call_function(torch.clone, (given,))  # the call may write to it
-    graph.output((graph.node_copy(node, made.__getitem__),))
+        copies[source] = graph.call_function(torch.clone, (given,))  # the call may write to it
+    graph.output((graph.node_copy(node, copies.__getitem__),))
     try:
         program = export_module(
             torch.fx.GraphModule(module, graph), [values[source].detach() for source in sources]

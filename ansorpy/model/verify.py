@@ -65,16 +65,16 @@ class HardCase:
         for number, (given, wanted, bound, dtype) in enumerate(
             zip(results, self.outputs, self.bounds, dtypes, strict=True)
         ):
-            one = widened(given, dtype)
-            if one.shape != wanted.shape:
-                return f"output {number} has shape {list(one.shape)}, not {list(wanted.shape)}"
-            wrong = ~is_near(one, wanted, bound, dtype)
+            result = widened(given, dtype)
+            if result.shape != wanted.shape:
+                return f"output {number} has shape {list(result.shape)}, not {list(wanted.shape)}"
+            wrong = ~is_near(result, wanted, bound, dtype)
             if wrong.any():
                 at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
                 place, limit = [int(n) for n in at], np.broadcast_to(bound, wrong.shape)[at]
                 return (
                     f"{int(wrong.sum())} of {wrong.size} elements of output {number} are off, as at"
-                    f" {place}: {one[at]:.9g}, right {wanted[at]:.9g} within {limit:.1e}"
+                    f" {place}: {result[at]:.9g}, right {wanted[at]:.9g} within {limit:.1e}"
                 )
         return ""
 
@@ -180,14 +180,14 @@ def check(bundle: Path, reference: ModelReference, threads: int, name: str) -> f
         RunError: the bundle cannot be run, or its outputs are wrong.
     """
     with Answers(Entry("ansorpy", bundle), threads) as answers:
-        found = answers.outputs(reference.inputs)
-        shapes, wanted = ([one.shape for one in each] for each in (found, reference.outputs))
+        results = answers.outputs(reference.inputs)
+        shapes, wanted = ([one.shape for one in each] for each in (results, reference.outputs))
         if shapes != wanted:
             raise RunError(
                 f"cannot deliver {name!r} because its outputs have shapes {shapes}; expected"
                 f" {wanted} ({reference.source})"
             )
-        error = distance(found, reference.outputs, reference.dtypes)
+        error = distance(results, reference.outputs, reference.dtypes)
         if not error <= reference.bound:
             raise RunError(
                 f"cannot deliver {name!r} because its outputs are off by {error:.1e} of the"
