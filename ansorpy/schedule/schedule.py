@@ -37,14 +37,14 @@ class Schedule:
 
     def to_json(self) -> dict[str, Any]:
         """Return the schedule as JSON, its steps as records have them."""
-        told: dict[str, Any] = {"steps": [step_to_json(step) for step in self.steps]}
+        document: dict[str, Any] = {"steps": [step_to_json(step) for step in self.steps]}
         if self.sizes:
-            told["sizes"] = dict(self.sizes)
+            document["sizes"] = dict(self.sizes)
         if self.pack:
-            told["pack"] = {stage: list(names) for stage, names in self.pack}
+            document["pack"] = {stage: list(names) for stage, names in self.pack}
         if self.choices:
-            told["choices"] = {stage: choice_to_json(one) for stage, one in self.choices}
-        return told
+            document["choices"] = {stage: choice_to_json(one) for stage, one in self.choices}
+        return document
 
     def __str__(self) -> str:
         """Return the schedule as text, which `read_schedule` reads; `choices` have no text."""
@@ -151,13 +151,13 @@ def step_of(number: int, obj: object) -> Step:
 
 
 def _entries(obj: Mapping[str, object], key: str) -> dict[str, object]:
-    found = obj.get(key, {})
-    if not isinstance(found, dict) or len(found) > MAX_ENTRIES:
+    entries = obj.get(key, {})
+    if not isinstance(entries, dict) or len(entries) > MAX_ENTRIES:
         raise SpecError(
-            f"cannot read {key} of a schedule from {quoted(found)}; expected an object of at most"
+            f"cannot read {key} of a schedule from {quoted(entries)}; expected an object of at most"
             f" {MAX_ENTRIES} names"
         )
-    return found
+    return entries
 
 
 def _size(name: str, value: object) -> int:

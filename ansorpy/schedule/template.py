@@ -317,7 +317,7 @@ def _depth(obj: object) -> int:
 
 
 def _from_text(text: str) -> TextTemplate:
-    told: dict[str, Any] = {}
+    knobs: dict[str, Any] = {}
     lines = []
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.partition("#")[0].strip()
@@ -326,15 +326,15 @@ def _from_text(text: str) -> TextTemplate:
             continue
         found = _KNOB_LINE.fullmatch(line)
         try:
-            told[found[1] if found else ""] = parse_json(found[2] if found else "")
+            knobs[found[1] if found else ""] = parse_json(found[2] if found else "")
         except ValueError as error:
             raise SpecError(
                 f"cannot read line {number} of the template; expected knob NAME = [VALUE, ...] or"
                 ' knob NAME = {"split": "C.y", "num_outputs": 2}'
             ) from error
         lines.append("")
-    _check_knobs(told)
-    return TextTemplate(text, told, tuple(lines))
+    _check_knobs(knobs)
+    return TextTemplate(text, knobs, tuple(lines))
 
 
 def _check_knobs(knobs: object) -> None:

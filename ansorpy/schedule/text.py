@@ -57,36 +57,36 @@ def read_lines(text: str) -> Lines:
     Raises:
         SpecError: names the line.
     """
-    found = Lines()
+    lines = Lines()
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.partition("#")[0].strip()
         size = _SIZE.fullmatch(line)
         if size:
-            found.sizes[size[1]] = int(size[2])
+            lines.sizes[size[1]] = int(size[2])
         elif line:
-            _read(found, number, _call(number, line))
-    return found
+            _read(lines, number, _call(number, line))
+    return lines
 
 
 def _call(number: int, line: str) -> CallLine:
     match = _CALL.fullmatch(line)
     if match is None:
         raise _wrong(number, line, "STAGE.STEP(...), RESULTS = STAGE.STEP(...) or SIZE = NUMBER")
-    made, stage, method, inside = match.groups()
+    results, stage, method, inside = match.groups()
     plain: list[object] = []
     named: dict[str, object] = {}
     at = 0
     while at < len(inside):
-        one = _ARGUMENT.match(inside, at)
-        gap = None if one is None else _BETWEEN.match(inside, one.end())
-        if one is None or gap is None:
+        argument = _ARGUMENT.match(inside, at)
+        gap = None if argument is None else _BETWEEN.match(inside, argument.end())
+        if argument is None or gap is None:
             raise _wrong(number, line, "arguments with commas between them")
-        if one[1]:
-            named[one[1]] = _value(one[2])
+        if argument[1]:
+            named[argument[1]] = _value(argument[2])
         else:
-            plain.append(_value(one[2]))
+            plain.append(_value(argument[2]))
         at = gap.end()
-    names = tuple(name.strip() for name in made.split(",")) if made else ()
+    names = tuple(name.strip() for name in results.split(",")) if results else ()
     return CallLine(names, stage, method, tuple(plain), named)
 
 
