@@ -182,18 +182,18 @@ def pairs(texts: list[str] | None, option: str, kind: Callable[[str], float]) ->
     Raises:
         SpecError: names the invalid option.
     """
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         try:
-            found[name] = kind(value)
+            numbers[name] = kind(value)
         except ValueError:
             equals = ""
         if not name or not equals:
             raise SpecError(
                 f"cannot read {option} {text} because of its form; expected NAME={kind.__name__}"
             )
-    return found
+    return numbers
 
 
 def numbers(texts: list[str] | None) -> dict[str, float]:
@@ -223,15 +223,15 @@ def shapes_of(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
     Raises:
         SpecError: names the invalid option.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for text in texts or ():
         name, _, extents = text.rpartition("=")
         try:
-            found[name] = tuple(int(extent) for extent in extents.split(",") if extents)
+            shapes[name] = tuple(int(extent) for extent in extents.split(",") if extents)
         except ValueError:
             name = ""
         if not name:
             raise SpecError(
                 f"cannot read --shape {text} because of its form; expected NAME=1,3,224,224"
             )
-    return found
+    return shapes

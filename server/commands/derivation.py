@@ -43,14 +43,14 @@ def sketches(
     """List the sketches of every task of FILE."""
     with wrong_input():
         derived = derivations(file, target, cores, bind, allow, without)
-    found = [(d.dag.name, [str(sketch) for sketch in d.sketches]) for d in derived]
+    texts_of = [(d.dag.name, [str(sketch) for sketch in d.sketches]) for d in derived]
     if as_json:
-        every = [text for _, texts in found for text in texts]
-        tasks = [{"name": name, "count": len(t), "sketches": t} for name, t in found]
+        every = [text for _, texts in texts_of for text in texts]
+        tasks = [{"name": name, "count": len(t), "sketches": t} for name, t in texts_of]
         typer.echo(json.dumps({"count": len(every), "sketches": every, "tasks": tasks}, indent=2))
         return
     typer.echo(LEGEND)
-    for name, texts in found:
+    for name, texts in texts_of:
         for number, text in enumerate(texts):
             typer.echo(f"# {name}, sketch {number} of {len(texts)}\n{text}\n")
 

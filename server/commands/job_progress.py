@@ -62,15 +62,15 @@ def _plain(stream: TextIO) -> Show:
 
 def as_line(job: "Job") -> str:
     """Return a line with the state and progress of a job."""
-    told = [f"{job.state}: {job.trials}/{asked_trials(job)} trials"]
+    parts = [f"{job.state}: {job.trials}/{asked_trials(job)} trials"]
     if job.state == "running":
-        told.append(f"ETA {clock(eta_s(job))}")
+        parts.append(f"ETA {clock(eta_s(job))}")
     if job.model is not None:
-        told += [*_of_model(job), *filter(None, (job.waiting_for, as_options(job.reason)))]
-        return "; ".join(told)
-    told += [f"{task.name} {facts_of(task)}" for task in job.tasks]
-    told += filter(None, (job.waiting_for, job.reason))
-    return "; ".join(told)
+        parts += [*_of_model(job), *filter(None, (job.waiting_for, as_options(job.reason)))]
+        return "; ".join(parts)
+    parts += [f"{task.name} {facts_of(task)}" for task in job.tasks]
+    parts += filter(None, (job.waiting_for, job.reason))
+    return "; ".join(parts)
 
 
 def asked_trials(job: "Job") -> int:

@@ -46,13 +46,13 @@ def join(
 
     with wrong_input():
         try:
-            made = join_model(bundle, model, out, numbers(bind), shapes_of(shape))
+            joined = join_model(bundle, model, out, numbers(bind), shapes_of(shape))
         except PackageError as error:
             raise stop(error, WRONG_INPUT) from error
         except RunError as error:
             raise stop(error, NOTHING_SURVIVED) from error
     told = {
-        "bundle": str(made.bundle), "error": made.error, "bound": made.bound,
-        "reference": made.reference,
+        "bundle": str(joined.bundle), "error": joined.error, "bound": joined.bound,
+        "reference": joined.reference,
     }  # fmt: skip
-    typer.echo(json.dumps(told, indent=2) if as_json else str(made))
+    typer.echo(json.dumps(told, indent=2) if as_json else str(joined))

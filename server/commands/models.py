@@ -135,16 +135,16 @@ def bench(
             )
         given = arrays_of(ours, inputs)
         entries = [Entry(OURS, bundle), *(Entry(name, file, module) for name in asked)]
-        found = race(entries, {**given, **ours.bound()}, threads, seconds, rounds)
-        if found[0].failed:
-            raise SpecError(f"cannot run {bundle} because of {found[0].failed}")
-    rows = profiled(ours, seconds, found[0].median_s) if profile else []
-    verdict = verdict_of(tuple(found), tuple(map(name_of, asked)), threads, _oracle(ours))
+        standings = race(entries, {**given, **ours.bound()}, threads, seconds, rounds)
+        if standings[0].failed:
+            raise SpecError(f"cannot run {bundle} because of {standings[0].failed}")
+    rows = profiled(ours, seconds, standings[0].median_s) if profile else []
+    verdict = verdict_of(tuple(standings), tuple(map(name_of, asked)), threads, _oracle(ours))
     if as_json:
-        told = as_object(ours, threads, found, verdict) | ({"profile": rows} if profile else {})
+        told = as_object(ours, threads, standings, verdict) | ({"profile": rows} if profile else {})
         typer.echo(json.dumps(told, indent=2))
         return
-    typer.echo(as_table(ours, threads, found))
+    typer.echo(as_table(ours, threads, standings))
     if asked:
         typer.echo(str(verdict))
     if profile:
@@ -172,19 +172,19 @@ def arrays_of(model: "LoadedModel", inputs: Path | None) -> dict[str, Any]:
     if inputs is None:
         return model.sample()
     try:
-        found = read_npz(inputs)
+        arrays = read_npz(inputs)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it holds other data"
         raise SpecError(
             f"cannot read {inputs} because {reason}; expected an .npz file of numbers"
         ) from None
     names = [one.name for one in model.inputs]
-    if sorted(found) != sorted(names):
+    if sorted(arrays) != sorted(names):
         raise SpecError(
-            f"cannot take {inputs} because it has {', '.join(sorted(found)) or 'no array'};"
+            f"cannot take {inputs} because it has {', '.join(sorted(arrays)) or 'no array'};"
             f" expected {', '.join(names)}"
         )
-    return found
+    return arrays
 
 
 def checked_source(model: "LoadedModel", file: Path) -> Path:
@@ -195,13 +195,13 @@ def checked_source(model: "LoadedModel", file: Path) -> Path:
     """
     try:
         with file.open("rb") as stream:
-            found = file_digest(stream, "sha256").hexdigest()
+            digest = file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise SpecError(f"cannot read {file} because of {error.strerror}") from error
     wanted = model.manifest.get("source_sha256")
-    if wanted is not None and found != wanted:
+    if wanted is not None and digest != wanted:
         raise SpecError(
-            f"cannot race {file} because its sha256 is {found[:12]}; expected {wanted[:12]}, the"
+            f"cannot race {file} because its sha256 is {digest[:12]}; expected {wanted[:12]}, the"
             " file that the bundle was made from"
         )
     return file
@@ -254,15 +254,15 @@ def as_table(model: "LoadedModel", threads: int, standings: "Sequence[Standing]"
         f"{model.name}, {threads} thread{plural}; milliseconds per call",
         f"{'':10} {'median':>9} {'least':>9} {'visits':>19} {'calls/s':>9} {'x ours':>6}  error",
     ]
-    for one in standings:
-        if one.failed:
-            lines.append(f"{one.runtime:10} not timed: {one.failed}")
+    for row in standings:
+        if row.failed:
+            lines.append(f"{row.runtime:10} not timed: {row.failed}")
             continue
-        visits = f"{min(one.visits_s) * 1e3:.3f} to {max(one.visits_s) * 1e3:.3f}"
-        apart = "" if one.error is None or one is standings[0] else f"{one.error:.1e}"
+        visits = f"{min(row.visits_s) * 1e3:.3f} to {max(row.visits_s) * 1e3:.3f}"
+        apart = "" if row.error is None or row is standings[0] else f"{row.error:.1e}"
         lines.append(
-            f"{one.runtime:10} {one.median_s * 1e3:9.3f} {one.least_s * 1e3:9.3f} {visits:>19}"
-            f" {1 / one.median_s:9.1f} {one.median_s / standings[0].median_s:6.2f}  {apart}"
+            f"{row.runtime:10} {row.median_s * 1e3:9.3f} {row.least_s * 1e3:9.3f} {visits:>19}"
+            f" {1 / row.median_s:9.1f} {row.median_s / standings[0].median_s:6.2f}  {apart}"
         )
     return "\n".join(lines)
 

@@ -91,8 +91,8 @@ def page(command: Any, context: Any, every: bool) -> str:
         every: whole sentences, and the rare options as well.
     """
     width = max(LEAST_COLUMNS, min(get_terminal_size().columns, MOST_COLUMNS))
-    told = [f"Usage: {context.command_path} {' '.join(_usage(command, context))}", ""]
-    told += _prose(command.help or "", width)
+    lines = [f"Usage: {context.command_path} {' '.join(_usage(command, context))}", ""]
+    lines += _prose(command.help or "", width)
     panels = [*_groups(command, context), *_options(command, context)]
     few = not _is_group(command) and len(command.params) <= FEW
     left_out = 0
@@ -100,10 +100,10 @@ def page(command: Any, context: Any, every: bool) -> str:
         shown = [one for one in rows if every or few or not one.rare]
         left_out += len(rows) - len(shown)
         if shown:
-            told += [_heading(title, width), *_table(shown, width, every or few)]
+            lines += [_heading(title, width), *_table(shown, width, every or few)]
     more = f"; {ALL}: {left_out} more options, and all they do" if left_out else ""
-    told += ["", f"-h, --help: this page{more}"] if not every else []
-    return "\n".join(told) + "\n"
+    lines += ["", f"-h, --help: this page{more}"] if not every else []
+    return "\n".join(lines) + "\n"
 
 
 def _usage(command: Any, context: Any) -> Iterator[str]:
@@ -200,13 +200,13 @@ def _heading(title: str, width: int) -> str:
 def _table(rows: Sequence[HelpLine], width: int, every: bool) -> Iterator[str]:
     """Yield the rows of a panel in two columns."""
     left = min(max(len(one.name) for one in rows), NAME_COLUMNS) + 4
-    for one in rows:
-        text = one.text if every else _short(one.text)
+    for row in rows:
+        text = row.text if every else _short(row.text)
         lines = wrap(text, width - left) or [""]
-        if len(one.name) + 4 > left:
-            yield f"  {one.name}"
+        if len(row.name) + 4 > left:
+            yield f"  {row.name}"
         else:
-            yield f"  {one.name}".ljust(left) + lines.pop(0)
+            yield f"  {row.name}".ljust(left) + lines.pop(0)
         yield from (" " * left + line for line in lines)
 
 

@@ -195,13 +195,13 @@ def _verdict(report: "RuleReport", sums: str) -> str:
             f" {sums}"
         )
     if report.miscounts:
-        told = "; ".join(
+        text = "; ".join(
             f"{one.operator} has {_pair(one.counts)}, not {_pair(one.golden)}"
             for one in report.miscounts
         )
         return (
             f"refused: the numbers of sketches at the small and the large shape are not the golden"
-            f" ones: {told}. No counterexample in {sums}"
+            f" ones: {text}. No counterexample in {sums}"
         )
     if not report.passed:
         return (

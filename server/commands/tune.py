@@ -182,14 +182,14 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
 
 def estimate_of(result: Any) -> dict[str, Any] | None:
     """Return the object of an estimate; None without a kernel."""
-    found = result.estimate
-    if found is None:
+    estimate = result.estimate
+    if estimate is None:
         return None
     return {
-        "seconds": found.seconds,
-        "parts": dict(found.parts),
-        "registers": found.registers,
-        "assembled": found.assembled,
+        "seconds": estimate.seconds,
+        "parts": dict(estimate.parts),
+        "registers": estimate.registers,
+        "assembled": estimate.assembled,
     }
 
 

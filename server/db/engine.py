@@ -55,17 +55,17 @@ def _guard(engine: Engine, file: DatabaseFile) -> None:
 
     def opened(dialect: Dialect, record: ConnectionPoolEntry, given: Any, named: Any) -> Any:
         file.prepare()
-        made: Any = dialect.connect(*given, **named)
+        connection: Any = dialect.connect(*given, **named)
         try:
-            _set_pragmas(made)
+            _set_pragmas(connection)
         except sqlite3.OperationalError:
-            made.close()
+            connection.close()
             if not file.is_readable_alone():
                 raise
-            made = sqlite3.connect(file.frozen_uri, uri=True, check_same_thread=False)
-            made.isolation_level = None
+            connection = sqlite3.connect(file.frozen_uri, uri=True, check_same_thread=False)
+            connection.isolation_level = None
             record.info[FROZEN] = True
-        return made
+        return connection
 
     def returned(_: object, record: ConnectionPoolEntry) -> None:
         if record.info.pop(FROZEN, False):

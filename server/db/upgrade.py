@@ -55,13 +55,13 @@ def is_current(engine: Engine) -> bool:
 
 def check(engine: Engine) -> None:
     """Raise SchemaError unless the database has the schema of this version."""
-    found = revision(engine)
-    if found == NEEDED:
+    schema = revision(engine)
+    if schema == NEEDED:
         return
     place = engine.url.render_as_string(hide_password=True)
     with engine.connect() as connection:
         _refuse_strangers(connection)
-    state = "has no tables" if found is None else f"has schema {found}"
+    state = "has no tables" if schema is None else f"has schema {schema}"
     raise SchemaError(
         f"cannot use {place} because it {state}; expected schema {NEEDED}: run `ansorpy db upgrade`"
     )
@@ -97,16 +97,16 @@ def _revision(connection: Connection) -> str | None:
 def _refuse_strangers(connection: Connection) -> None:
     """Raise SchemaError if no migration leads from this schema to NEEDED."""
     place = connection.engine.url.render_as_string(hide_password=True)
-    found = _revision(connection)
-    if found is None and inspect(connection).has_table("records"):
+    stored = _revision(connection)
+    if stored is None and inspect(connection).has_table("records"):
         raise SchemaError(
             f"cannot upgrade {place} because a version without migrations made it; expected an"
             " empty database: move it away"
         )
-    if found is not None and found not in KNOWN:
+    if stored is not None and stored not in KNOWN:
         raise SchemaError(
-            f"cannot use {place} because a newer ansorpy made its schema {found}; expected {NEEDED}"
-            " or older"
+            f"cannot use {place} because a newer ansorpy made its schema {stored}; expected"
+            f" {NEEDED} or older"
         )
 
 

@@ -45,15 +45,15 @@ def sandbox(settings: ServiceSettings) -> Finding:
 def levels(isolation: Isolation) -> tuple[list[str], list[str]]:
     """Return the available levels, and the requirements of the others."""
     version = isolation.landlock
-    found = (
+    walls = (
         ("limits", True, ""),
         (f"landlock {version}", version > 0, "landlock (Linux 5.13 or newer)"),
         ("seccomp", isolation.seccomp, "seccomp (x86-64 or arm64)"),
         ("bubblewrap", bool(isolation.bwrap), "bubblewrap (`apt-get install bubblewrap`; in a"
          " container it also needs user namespaces)"),
     )  # fmt: skip
-    active = [name for name, holds, _ in found if holds]
-    return active, [how for _, holds, how in found if not holds]
+    active = [name for name, holds, _ in walls if holds]
+    return active, [how for _, holds, how in walls if not holds]
 
 
 def kernel(settings: ServiceSettings) -> list[Finding]:
@@ -75,13 +75,13 @@ def kernel(settings: ServiceSettings) -> list[Finding]:
         right = _is_right(path)
     best_s = raced.record.best_s or 0.0
     library = "" if not isinstance(raced.native, str) else f"; {raced.native}"
-    told = (
+    text = (
         f"matmul {SIZE}, untuned: built, checked, raced ({best_s * 1e6:.1f} us), packed, loaded and"
         f" called in {time.monotonic() - begin_s:.1f} s{library}"
     )
     if not right:
-        return [*proofs, Finding("kernel", "bad", f"{told}; its result is wrong")]
-    return [*proofs, Finding("kernel", "ok", told)]
+        return [*proofs, Finding("kernel", "bad", f"{text}; its result is wrong")]
+    return [*proofs, Finding("kernel", "ok", text)]
 
 
 def _proof(process: str, isolated: Mapping[str, bool] | str) -> Finding:

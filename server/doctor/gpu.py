@@ -54,13 +54,13 @@ def assembler() -> Finding:
 
 def devices() -> Finding:
     """List the GPUs that the driver shows."""
-    found = present_gpus()
-    if not found:
+    gpus = present_gpus()
+    if not gpus:
         text = "none: kernels for a GPU are estimated and emulated, not timed"
         return Finding("gpu", "note", text)
     named = (
         f"{one.name} ({one.arch}, {one.memory_bytes / 2**30:.0f} GiB, CUDA {one.driver})"
-        for one in found
+        for one in gpus
     )
     return Finding("gpu", "ok", listed(named))
 

@@ -56,14 +56,14 @@ def database(settings: ServiceSettings) -> Finding:
 def private(settings: ServiceSettings) -> Finding:
     """Check that other users cannot read or replace database, records and their folders."""
     wrong = [(path, path.stat().st_mode & 0o777) for path in _kept(settings) if path.exists()]
-    told = [
+    readable = [
         f"{path} has mode {mode:o}; expected {mode & ~OTHERS:o}:"
         f" `chmod {mode & ~OTHERS:o} {path}` (as its owner)"
         for path, mode in wrong
         if mode & OTHERS
     ]
-    if told:
-        return Finding("private", "bad", "other users can read stored data: " + "; ".join(told))
+    if readable:
+        return Finding("private", "bad", "other users can read stored data: " + "; ".join(readable))
     return Finding("private", "ok", "files and folders are private to this user")
 
 

@@ -101,13 +101,13 @@ def content(
     """
     if asked.know(headers):
         return not_modified(headers)
-    told = {**headers, "Accept-Ranges": "bytes"}
+    fields = {**headers, "Accept-Ranges": "bytes"}
     span = asked.span(headers, len(data))
     if span is None:
-        return Response(data, media_type=media_type, headers=told)
-    told["Content-Range"] = span.header(len(data))
+        return Response(data, media_type=media_type, headers=fields)
+    fields["Content-Range"] = span.header(len(data))
     part = data[span.begin : span.end]
-    return Response(part, HTTPStatus.PARTIAL_CONTENT, media_type=media_type, headers=told)
+    return Response(part, HTTPStatus.PARTIAL_CONTENT, media_type=media_type, headers=fields)
 
 
 def streamed(
@@ -126,11 +126,11 @@ def streamed(
         return not_modified(headers)
     span = asked.span(headers, size_bytes)
     part = ByteRange(0, size_bytes) if span is None else span
-    told = {
+    fields = {
         **headers, "Accept-Ranges": "bytes",
         "Content-Length": str(part.end - part.begin),
     }  # fmt: skip
     if span is not None:
-        told["Content-Range"] = span.header(size_bytes)
+        fields["Content-Range"] = span.header(size_bytes)
     status = HTTPStatus.OK if span is None else HTTPStatus.PARTIAL_CONTENT
-    return StreamingResponse(read(part.begin, part.end), status, told, media_type)
+    return StreamingResponse(read(part.begin, part.end), status, fields, media_type)

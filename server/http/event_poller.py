@@ -42,13 +42,13 @@ class EventReader:
         self.changed.clear()
         if self.closed:
             return EventBatch((), True)
-        found, self.batch = self.batch, None
-        if found is None:
+        batch, self.batch = self.batch, None
+        if batch is None:
             return EventBatch((), False)
-        events = [event for event in found.events if event.number > self.after]
+        events = [event for event in batch.events if event.number > self.after]
         if events:
             self.after = events[-1].number
-        return EventBatch(events, found.ended)
+        return EventBatch(events, batch.ended)
 
     def end(self) -> None:
         """Close the stream, also while it still reads stored events."""

@@ -129,7 +129,7 @@ class RequestMiddleware:
         self.metrics.count(method, route, status, seconds)
         if PROBLEM_CODE in scope:
             self.metrics.refused.labels(scope[PROBLEM_CODE]).inc()
-        told = fields(
+        facts = fields(
             method=method,
             route=route,
             status=status,
@@ -137,7 +137,7 @@ class RequestMiddleware:
             request=request_id,
         )
         quiet = route in PROBES and status == HTTPStatus.OK
-        log.log(logging.DEBUG if quiet else logging.INFO, "answered", extra=told)
+        log.log(logging.DEBUG if quiet else logging.INFO, "answered", extra=facts)
 
 
 def is_local_name(host: str) -> bool:

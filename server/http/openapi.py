@@ -44,18 +44,18 @@ def install_openapi(app: FastAPI) -> None:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    found: dict[str, Any] = get_openapi(
+    document: dict[str, Any] = get_openapi(
         title=app.title, version=app.version, description=ABOUT, routes=app.routes
     )
-    known = found.setdefault("components", {}).setdefault("schemas", {})
+    known = document.setdefault("components", {}).setdefault("schemas", {})
     _, models = models_json_schema(
         [(model, "validation") for model in MODELS], ref_template=REFERENCE
     )
     known.update({name: schema for name, schema in models["$defs"].items() if name not in known})
-    for methods in found["paths"].values():
+    for methods in document["paths"].values():
         for operation in methods.values():
             _add_examples(operation)
-    return found
+    return document
 
 
 def _add_examples(operation: Mapping[str, Any]) -> None:

@@ -162,13 +162,13 @@ async def _left(_: Request, __: Exception) -> JSONResponse:
 
 def _methods(request: Request) -> list[str]:
     """Return the methods of a path in the OpenAPI document."""
-    found: set[str] = set()
+    allowed: set[str] = set()
     for path, methods in request.app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), request.url.path):
-            found |= {method.upper() for method in methods}
-    if "GET" in found:
-        found.add("HEAD")
-    return sorted(found)
+            allowed |= {method.upper() for method in methods}
+    if "GET" in allowed:
+        allowed.add("HEAD")
+    return sorted(allowed)
 
 
 async def _database(request: Request, error: Exception) -> JSONResponse:

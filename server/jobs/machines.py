@@ -78,17 +78,17 @@ def check_target(tx: Session, target: str, cores: int) -> None:
 
     The message lists the known targets, or the largest number of cores.
     """
-    found = [_machine(row) for row in tx.scalars(select(WorkerRow))]
+    machines = [_machine(row) for row in tx.scalars(select(WorkerRow))]
     if target:
-        known = tuple(dict.fromkeys(("cpu", *_names(found), *GPU_NAMES)))
+        known = tuple(dict.fromkeys(("cpu", *_names(machines), *GPU_NAMES)))
         name = parse_target(target, known)
         require_back_end(name.kind or TUNED_KINDS[0])
-        served = any(machine.has(target) for machine in found)  # `cuda`, by a worker with a GPU
+        served = any(machine.has(target) for machine in machines)  # `cuda`, by a worker with a GPU
         if name.kind == "cuda" and target not in known and not served:
             _check_gpu(name.arch)
         if target not in known and not served:
             raise unknown_target(target, known)
-    able = [machine.cores for machine in found if machine.has(target)]
+    able = [machine.cores for machine in machines if machine.has(target)]
     if able:
         require_cores(cores, max(able), "the largest worker of this target")
 

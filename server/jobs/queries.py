@@ -87,18 +87,18 @@ def submit(
                     " expected a new key"
                 )
             return SubmitResult(find(tx, tenant_id, used.job_id), "repeated")
-    found = None if submission.fresh else _find_reusable(tx, tenant_id, submission)
-    if found is None:
+    result = None if submission.fresh else _find_reusable(tx, tenant_id, submission)
+    if result is None:
         _check_queue(tx, tenant, max_queued)
-        found = SubmitResult(_add_job(tx, tenant_id, submission, now_s), "created")
+        result = SubmitResult(_add_job(tx, tenant_id, submission, now_s), "created")
     if idempotency_key is not None:
         tx.add(
             IdempotencyRow(
                 tenant_id=tenant_id, key=idempotency_key, request_sha256=digest,
-                job_id=found.job.id, created_s=now_s,
+                job_id=result.job.id, created_s=now_s,
             )
         )  # fmt: skip
-    return found
+    return result
 
 
 def _check_queue(tx: Session, tenant: TenantRow, max_queued: int) -> None:

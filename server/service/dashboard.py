@@ -128,12 +128,12 @@ class DashboardService:
         if dag is None:
             raise NotFoundError(NO_TASK)
         found = contrast_of(known.job.results, task)
-        told = "" if found is None else found.text
+        contrast = "" if found is None else found.text
         if body is None and known.job.target in GPU_NAMES:
             return Winner(task, note=ESTIMATED)
         if body is None:
             note = "No trial has been measured yet."
-            return Winner(task, latency, note=note, contrast=told)
+            return Winner(task, latency, note=note, contrast=contrast)
         record = decode(body)
         final = record.race is not None
         cores = known.submission.cores
@@ -143,8 +143,8 @@ class DashboardService:
             loops = _shortened(printed(replay(dag, target, record)))
         except AnsorError as error:  # a record of another version of the rules
             note = f"This version cannot replay the record: {error}"
-            return Winner(task, latency, final, note=note, contrast=told)
-        return Winner(task, latency, final, str(sketch), loops, contrast=told)
+            return Winner(task, latency, final, note=note, contrast=contrast)
+        return Winner(task, latency, final, str(sketch), loops, contrast=contrast)
 
 
 def _sketch(dag: Any, record: Record) -> State:

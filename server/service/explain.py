@@ -192,15 +192,15 @@ def failures_of(known: queries.JobDetails) -> list[FailureReply]:
 
 def suspects_of(progress: str) -> dict[str, SuspectReply]:
     """Return the most significant suspect in the progress of a job, by kind of failure."""
-    found: dict[str, SuspectReply] = {}
+    suspects: dict[str, SuspectReply] = {}
     for task, facts in json.loads(progress).items():
         for stored in facts.get("suspects", ()):
             told = Suspect(**stored)
-            before = found.get(told.kind)
+            before = suspects.get(told.kind)
             if before is None or told.p < before.p:
                 rest = {name: value for name, value in stored.items() if name != "kind"}
-                found[told.kind] = SuspectReply(task=task, text=str(told), **rest)
-    return found
+                suspects[told.kind] = SuspectReply(task=task, text=str(told), **rest)
+    return suspects
 
 
 def contrast_of(results: str, task: str) -> ContrastReply | None:
@@ -238,15 +238,15 @@ def derived(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> Answer:
 
 def page(derivation: Derivation, after: int) -> tuple[list[VisitReply], int | None]:
     """Return visits from number `after` on that fit a reply, and the number after them."""
-    found: list[VisitReply] = []
+    visits: list[VisitReply] = []
     size = 0
     for number in range(after, len(derivation.visits)):
         shown = visit_reply(number, derivation.visits[number])
         size += len(shown.model_dump_json())
-        if found and size > PAGE_BYTES:
-            return found, number
-        found.append(shown)
-    return found, None
+        if visits and size > PAGE_BYTES:
+            return visits, number
+        visits.append(shown)
+    return visits, None
 
 
 def visit_reply(number: int, visit: Visit) -> VisitReply:

@@ -70,11 +70,11 @@ class ServiceInfo:
     def capabilities(self) -> Capabilities:
         """Return the instructions of this processor and of the targets of the living workers."""
         own = local_target(None)
-        found, counts = {target_digest(own): own}, Counter[str]()
+        targets, counts = {target_digest(own): own}, Counter[str]()
         with reading(self.engine) as tx:
             for row in machines.workers(tx, now(tx)):
                 served = machines.served(row)
-                found = {**served, **found}
+                targets = {**served, **targets}
                 counts.update(list(served))
         return Capabilities(
             targets=[
@@ -94,7 +94,7 @@ class ServiceInfo:
                         for one in capabilities(target)
                     ],
                 )
-                for name, target in found.items()
+                for name, target in targets.items()
             ]
         )
 

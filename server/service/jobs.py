@@ -93,15 +93,15 @@ class JobService:
             now_s = now(tx)
             if request.model is not None:
                 _check_refusal(models.find(tx, tenant_id, request.model), request)
-            found = queries.submit(
+            submitted = queries.submit(
                 tx, tenant_id, submission, now_s,
                 idempotency_key=idempotency_key, max_queued=self.quota.queued_jobs,
             )  # fmt: skip
-            if found.how == "created":
+            if submitted.how == "created":
                 _check_target(tx, request)
                 check_quota(tx, tenant_id, self.quota, now_s)
-            reply = _told(tx, found.job, machines.waiting_for(tx, found.job, now_s))
-        return JobSubmitted(**reply.model_dump(), how=found.how)
+            reply = _told(tx, submitted.job, machines.waiting_for(tx, submitted.job, now_s))
+        return JobSubmitted(**reply.model_dump(), how=submitted.how)
 
     def _submission(self, request: JobRequest) -> Submission:
         space = "schedule" if request.template is None else "template"
@@ -152,13 +152,13 @@ class JobService:
             names = (*request.bind, *request.shapes, *keys, *words)
             sent = request.dags or ([] if request.graph is None else [request.graph])
             written = json.dumps([request.schedule, request.template])
-            told = partial(redacted, text=request.text, dags=sent, names=(*names, written))
+            plain = partial(redacted, text=request.text, dags=sent, names=(*names, written))
             if isinstance(error, ShapeError):
-                place = told(error.place)
-                raise ShapeError(told(str(error)), place, error.code, error.expected) from None
+                place = plain(error.place)
+                raise ShapeError(plain(str(error)), place, error.code, error.expected) from None
             if isinstance(error, FieldError):
-                raise FieldError(told(str(error)), error.place) from None
-            raise SpecError(told(str(error))) from None
+                raise FieldError(plain(str(error)), error.place) from None
+            raise SpecError(plain(str(error))) from None
 
     def _dags(self, request: JobRequest) -> tuple[Dag, ...]:
         """Return the checked Dags of a request; none for a model."""
@@ -233,15 +233,15 @@ class JobService:
 
         Jobs without new events are left out. The caller has checked the tenant of each job.
         """
-        found = {job_id: EventBatch((), True) for job_id in after}  # deleted jobs count as ended
+        batches = {job_id: EventBatch((), True) for job_id in after}  # deleted jobs count as ended
         with reading(self.engine) as tx:
             for job_id, state, events in last_events(tx, list(after)):
                 if events > after[job_id]:
                     rows = read_events(tx, job_id, after[job_id], PAGE)
-                    found[job_id] = _followed(rows, state in ENDED)
+                    batches[job_id] = _followed(rows, state in ENDED)
                 elif state not in ENDED:
-                    del found[job_id]
-        return found
+                    del batches[job_id]
+        return batches
 
     def kernel(self, tenant_id: int, job_id: str, task: str) -> str:
         """Return the digest of the newest kernel of a task.

@@ -40,7 +40,7 @@ def simplify() -> None:
 
     path = Path(request["path"])
     try:
-        made = simplify_file(
+        simplified = simplify_file(
             path, path.with_name(SIMPLIFIED), request["bind"], request["shapes"], request["exact"]
         )
     except (GraphError, MemoryError, RecursionError) as error:
@@ -50,20 +50,20 @@ def simplify() -> None:
         _say({"error": told})
         return
     fired: dict[str, dict[str, int]] = {}
-    for one in made.fired:
+    for one in simplified.fired:
         sums = fired.setdefault(one.name, {"sites": 0, "nodes_removed": 0})
         sums["sites"] += one.sites
         sums["nodes_removed"] += one.nodes_before - one.nodes_after
     _say(
         {
             "report": {
-                "before": dict(made.before),
-                "after": dict(made.after),
+                "before": dict(simplified.before),
+                "after": dict(simplified.after),
                 "fired": [{"name": name, **sums} for name, sums in fired.items()],
-                "compared_by": made.comparison.by,
-                "error": made.comparison.error,
-                "error_of_original": made.comparison.before,
-                "error_of_simplified": made.comparison.after,
+                "compared_by": simplified.comparison.by,
+                "error": simplified.comparison.error,
+                "error_of_original": simplified.comparison.before,
+                "error_of_simplified": simplified.comparison.after,
             }
         }
     )

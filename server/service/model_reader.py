@@ -50,13 +50,13 @@ class ModelReader:
         """
         with self.readers:
             answer = self._ask("describe", path, read_request(hosted=True), 0)
-        found = _objects(answer)
-        if "facts" not in found:
-            raise GraphError(_told(answer, found))
-        reason = as_fields(answer.refusal or str(found.get("refusal", "")))
+        reply = _objects(answer)
+        if "facts" not in reply:
+            raise GraphError(_told(answer, reply))
+        reason = as_fields(answer.refusal or str(reply.get("refusal", "")))
         try:
             return ModelFacts.model_validate(
-                {**found["facts"], "refusal": reason[:MAX_REFUSAL] or None}
+                {**reply["facts"], "refusal": reason[:MAX_REFUSAL] or None}
             )
         except (TypeError, ValidationError):
             raise GraphError(_told(answer, {})) from None
@@ -106,15 +106,15 @@ class ModelReader:
 
 def _objects(answer: ChildAnswer) -> dict[str, Any]:
     """Return the objects of all lines as one; lines that are none are left out."""
-    found: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
     for line in answer.lines:
         try:
             told = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(told, dict):
-            found.update(told)
-    return found
+            objects.update(told)
+    return objects
 
 
 def _told(answer: ChildAnswer, reply: Mapping[str, Any]) -> str:

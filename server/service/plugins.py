@@ -12,7 +12,7 @@ def plugin_list() -> Plugins:
 
     Rule sets are the spaces of a search: one registered as "cpu+word" is chosen by that word.
     """
-    found = [
+    rows = [
         PluginReply(
             option=group.option,
             kind=group.kind,
@@ -30,7 +30,7 @@ def plugin_list() -> Plugins:
         if word:
             package = OURS if package.partition(" ")[0] == OURS else package
             kind = "rule set"
-            found.append(
+            rows.append(
                 PluginReply(option="allow", kind=kind, name=word, package=package, default=False)
             )
-    return Plugins(plugins=found)
+    return Plugins(plugins=rows)

@@ -41,16 +41,16 @@ class RecordService:
                 "cannot import the records because the body is not UTF-8; expected lines of JSON",
                 "body",
             ) from None
-        found: dict[str, Record] = {}
+        fresh: dict[str, Record] = {}
         count = 0
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 record = _record(number, line)
-                found[record.id] = record
+                fresh[record.id] = record
                 count += 1
         store = SqlStore(self.engine, tenant_id)
         before = store.count()
-        every = list(found.values())
+        every = list(fresh.values())
         for first in range(0, len(every), PAGE):
             store.append(every[first : first + PAGE], IMPORTED)
         return count, store.count() - before

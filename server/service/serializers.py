@@ -59,7 +59,7 @@ class Asked:
 def _asked(request: str) -> Asked:
     submission = Submission.of(request)
     own = {} if submission.model is None else submission.model.options
-    told = {**values(submission), **own}
+    fields = {**values(submission), **own}
     twins = twin_names(leaders(submission.dags))
     names = tuple(dag.name for dag in submission.dags)
     return Asked(
@@ -68,7 +68,7 @@ def _asked(request: str) -> Asked:
         tuple(map(flop_count, submission.dags)),
         tuple(twins.get(dag.name, "") for dag in submission.dags),
         max(map(dag_bytes, submission.dags), default=0),
-        Budget(**{name: _as_json(told[name]) for name in Budget.model_fields if name in told}),
+        Budget(**{name: _as_json(fields[name]) for name in Budget.model_fields if name in fields}),
         {group.option: getattr(submission, group.option) for group in GROUPS},
         networks_of(submission.weights, names),
     )

@@ -49,20 +49,20 @@ def simplified(
         QuotaError: the tenant has no room to keep the file.
     """
     with reader.slots.taken(tenant_id):
-        report, made = reader.simplify(asked.path, asked.bind, asked.shapes, asked.exact)
-        file = made.open("rb")
+        report, part = reader.simplify(asked.path, asked.bind, asked.shapes, asked.exact)
+        file = part.open("rb")
         try:
             digest = file_digest(file, "sha256").hexdigest()
             file.seek(0)
             if asked.keep:
-                models.store(tenant_id, digest, made, reader.describe(made))
+                models.store(tenant_id, digest, part, reader.describe(part))
         except BaseException:
             file.close()
             raise
     reply = SimplifyReply(
         **dict(report),
         sha256=digest,
-        size_bytes=made.stat().st_size,
+        size_bytes=part.stat().st_size,
         link=f"/v1/models/{digest}/file" if asked.keep else None,
     )
     return reply, file

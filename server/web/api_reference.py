@@ -68,18 +68,19 @@ def page(document: Mapping[str, Any]) -> str:
 def operations(document: Mapping[str, Any]) -> Iterator[OperationRow]:
     """Yield the operations in the order of the document."""
     for path, methods in document["paths"].items():
-        for method, told in methods.items():
+        for method, operation in methods.items():
             yield OperationRow(
-                name=told["operationId"],
+                name=operation["operationId"],
                 method=method.upper(),
                 path=path,
-                tag=told["tags"][0],
-                summary=told.get("description", told.get("summary", "")),
-                secured=bool(told.get("security")),
-                parameters=tuple(map(_parameter, told.get("parameters", ()))),
-                body=_body(told),
+                tag=operation["tags"][0],
+                summary=operation.get("description", operation.get("summary", "")),
+                secured=bool(operation.get("security")),
+                parameters=tuple(map(_parameter, operation.get("parameters", ()))),
+                body=_body(operation),
                 responses=tuple(
-                    _answer(status, answer) for status, answer in sorted(told["responses"].items())
+                    _answer(status, answer)
+                    for status, answer in sorted(operation["responses"].items())
                 ),
             )
 

@@ -15,7 +15,7 @@ STATIC: Final = HERE / "static"
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """Return the environment; undefined names are errors."""
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -23,8 +23,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     for name in ("latency", "span", "moment", "ratio", "gflops", "python"):
-        made.filters[name] = getattr(filters, name)
-    return made
+        environment.filters[name] = getattr(filters, name)
+    return environment
 
 
 def render(template: str, **values: Any) -> str:

@@ -31,14 +31,15 @@ def describe(gpus: Sequence[DeviceFacts] | None = None) -> WorkerDescription:
         gpus: the GPUs of the machine; None: those that the driver shows.
     """
     target = local_target(None)
-    found = present_gpus() if gpus is None else gpus
-    estimates = (*GPU_NAMES, *(["cuda"] if found else []))  # plain `cuda` is the present GPU
+    present = present_gpus() if gpus is None else gpus
+    estimates = (*GPU_NAMES, *(["cuda"] if present else []))  # plain `cuda` is the present GPU
     facts = {
         "target": asdict(target),
         "versions": {name: version(name) for name in PACKAGES},
         "estimates": estimates,
         "gpus": [
-            {"name": one.name, "arch": one.arch, "memory_bytes": one.memory_bytes} for one in found
+            {"name": one.name, "arch": one.arch, "memory_bytes": one.memory_bytes}
+            for one in present
         ],
     }
     return WorkerDescription(

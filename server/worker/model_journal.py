@@ -156,22 +156,22 @@ class ModelJournal(SqlStore):
                 pass
 
     def _divide(self, tx: Session, row: JobRow, event: Divided, now_s: float) -> None:
-        told: dict[str, Any] = {
+        division: dict[str, Any] = {
             "nodes_before": event.nodes_before, "nodes": event.nodes,
             "passes": dict(event.passes), "parts": event.parts, "hosted": list(event.hosted),
             "trials": self._submission.model_options().trials_of(event.tasks),
         }  # fmt: skip
         known = json.loads(row.model_facts or "{}")
         tasks = {dag.name: _facts_of(dag, event.weights.get(dag.name, 0.0)) for dag in event.dags}
-        row.model_facts = _json({"history": [], **known, **told, "answered": 0, "tasks": tasks})
-        row.trials = min(row.trials, told["trials"])
+        row.model_facts = _json({"history": [], **known, **division, "answered": 0, "tasks": tasks})
+        row.trials = min(row.trials, division["trials"])
         progress = json.loads(row.progress)
         for facts in progress.values():
             facts.pop("ended", None)
         row.progress = _json(progress)
         touch(row, now_s)
         if not known:  # the first lease
-            add_event(tx, row, "divided", {**told, "tasks": event.tasks}, now_s)
+            add_event(tx, row, "divided", {**division, "tasks": event.tasks}, now_s)
 
     def _answer(self, tx: Session, row: JobRow, event: FirstAnswer, now_s: float) -> None:
         best_s = least_s(_known(row, event.task).get("best_s"), event.best_s)

@@ -117,11 +117,11 @@ class TunerProcess:
 
 def children(pid: int) -> list[int]:
     """Return the ids of the children of a process, including zombies."""
-    found = []
+    children = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):  # the process ended meanwhile
             if entry.name.isdecimal():
                 _, _, fields = (entry / "stat").read_text().rpartition(")")
                 if int(fields.split()[1]) == pid:
-                    found.append(int(entry.name))
-    return found
+                    children.append(int(entry.name))
+    return children
