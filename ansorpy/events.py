@@ -317,13 +317,13 @@ class Contrast:
             "not timed" if one is None else duration(one)
             for one in (self.winner_s, self.runner_up_s)
         )  # fmt: skip
-        told = [f"{' against '.join(times)} in trials"]
-        told += [f"it alone has {', '.join(self.only_winner)}"] if self.only_winner else []
+        clauses = [f"{' against '.join(times)} in trials"]
+        clauses += [f"it alone has {', '.join(self.only_winner)}"] if self.only_winner else []
         other = ", ".join(self.only_runner_up)
-        told += [f"the runner-up alone has {other}"] if other else []
+        clauses += [f"the runner-up alone has {other}"] if other else []
         parts = ", ".join(map(str, self.differences))
-        told += [f"the scores of the cost model differ by {parts}"] if parts else []
-        return "; ".join(told)
+        clauses += [f"the scores of the cost model differ by {parts}"] if parts else []
+        return "; ".join(clauses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,16 +181,16 @@ class Tally:
 
     def status(self, now_s: float) -> str:
         """Return the line at the foot of a terminal."""
-        told = [self._doing()]
+        parts = [self._doing()]
         if self.task in self.best_s:
-            told.append(f"best {duration(self.best_s[self.task])}")
+            parts.append(f"best {duration(self.best_s[self.task])}")
         if self.estimated:
-            told.append(NOT_TIMED)
-        told.append(clock(now_s - self.begin_s))
+            parts.append(NOT_TIMED)
+        parts.append(clock(now_s - self.begin_s))
         if self.searching and self.end_s is not None:
-            told.append(f"ETA of the search {clock(max(0.0, self.end_s - now_s))}")
+            parts.append(f"ETA of the search {clock(max(0.0, self.end_s - now_s))}")
         subject = "stopping: " if self.stopping else ""
-        return f"{subject}{self.task}{': ' if self.task else ''}{', '.join(told)}"
+        return f"{subject}{self.task}{': ' if self.task else ''}{', '.join(parts)}"
 
     def _doing(self) -> str:
         if not self.searching:

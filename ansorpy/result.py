@@ -160,13 +160,13 @@ def network_line(network: NetworkResult) -> str:
     """Return the latency of a network for people."""
     if network.best_s is None:
         return f"network {network.name}: no latency: a task has no time"
-    told = [duration(network.best_s)]
+    parts = [duration(network.best_s)]
     if network.baseline_s is not None:
-        told.append(f"{network.baseline_s / network.best_s:.2f}x untuned or NumPy")
+        parts.append(f"{network.baseline_s / network.best_s:.2f}x untuned or NumPy")
     if network.target_s is not None:
         met = "reached" if network.best_s <= network.target_s else "missed"
-        told.append(f"target {duration(network.target_s)} {met}")
-    return f"network {network.name}: {', '.join(told)}"
+        parts.append(f"target {duration(network.target_s)} {met}")
+    return f"network {network.name}: {', '.join(parts)}"
 
 
 def rows_of(result: TaskResult) -> dict[str, str]:
@@ -216,14 +216,14 @@ def _latency(result: TaskResult) -> str:
 def _estimate(estimate: Estimated) -> str:
     """Return an estimate with its parts, the longest first: all but the launch overlap."""
     longest = sorted(estimate.parts, key=lambda part: -part[1])
-    told = [
+    parts = [
         f"{name.removesuffix('_s').replace('_', ' ')} {duration(seconds)}"
         for name, seconds in longest
     ]
     counted = "counted by ptxas" if estimate.assembled else "estimated"
     return (
         f"{duration(estimate.seconds)} by the analytic model, not measured"
-        f" ({', '.join(told)}; {estimate.registers} registers, {counted})"
+        f" ({', '.join(parts)}; {estimate.registers} registers, {counted})"
     )
 
 

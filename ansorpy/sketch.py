@@ -65,17 +65,17 @@ class Derivation:
     @cached_property
     def applied(self) -> Mapping[tuple[Step, ...], tuple[str, ...]]:
         """The rules that made each sketch, with their stages, by the steps of the sketch."""
-        found: dict[tuple[Step, ...], tuple[str, ...]] = {}
+        paths: dict[tuple[Step, ...], tuple[str, ...]] = {}
         work: list[tuple[int, tuple[str, ...]]] = [(0, ())]
         while work:
             number, path = work.pop()
             visit = self.visits[number]
             if visit.sketch is not None:
-                found.setdefault(self.sketches[visit.sketch].steps, path)
+                paths.setdefault(self.sketches[visit.sketch].steps, path)
             for trial in visit.trials:
                 rules = (*path, f"{trial.rule} at {visit.stage}")
                 work += [(successor, rules) for successor in trial.successors]
-        return found
+        return paths
 
     def explain(self, full: bool = False) -> str:
         """Return the tree as text: every rule asked, with its verdict and reason.
@@ -228,11 +228,11 @@ def _ask(rule: Rule, at: Cursor) -> tuple[Verdict, Answer, list[Cursor]]:
     where = "explain"
     try:
         verdict = rule.condition(at)
-        made: list[Cursor] = []
+        successors: list[Cursor] = []
         if verdict is not Verdict.SKIP:
             where = "rewrite"
-            made = list(islice(rule.rewrite(at), SUCCESSORS + 1))
-            _check_successors(at, made)
+            successors = list(islice(rule.rewrite(at), SUCCESSORS + 1))
+            _check_successors(at, successors)
         where = "explain"
         answer = rule.explain(at)
         _check_answer(answer)
@@ -243,7 +243,7 @@ def _ask(rule: Rule, at: Cursor) -> tuple[Verdict, Answer, list[Cursor]]:
             " expected a rule without errors, or a request without the rule",
             name_of(rule), at.name, str(at.state),
         ) from error  # fmt: skip
-    return verdict, answer, made
+    return verdict, answer, successors
 
 
 def _check_answer(answer: object) -> None:

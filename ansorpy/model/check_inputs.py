@@ -99,17 +99,17 @@ def nudged(graph: Graph, inputs: Mapping[str, Array], rng: np.random.Generator |
 
 
 def _drawn(graph: Graph, rng: np.random.Generator, draw: Draw, negative: bool = False) -> Inputs:
-    found: Inputs = {}
+    inputs: Inputs = {}
     for name in graph.inputs:
         value = graph.values[name]
         shape, dtype = value.fixed_shape, value.dtype
         if dtype in FLOATS:
             with np.errstate(over="ignore"):
-                found[name] = np.asarray(narrowed(np.asarray(draw(shape, dtype)), dtype))
+                inputs[name] = np.asarray(narrowed(np.asarray(draw(shape, dtype)), dtype))
         else:
             integers = partial(rng.integers, size=shape)
-            found[name] = integers(*_span(graph, name, dtype, negative)).astype(dtype)
-    return found
+            inputs[name] = integers(*_span(graph, name, dtype, negative)).astype(dtype)
+    return inputs
 
 
 def _span(graph: Graph, name: str, dtype: str, negative: bool) -> tuple[int, int]:

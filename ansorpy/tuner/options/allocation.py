@@ -132,14 +132,14 @@ def objective_of(
     """
     order = [*tasks, *fixed_s]
     rows = tuple(tuple(row[name] for name in order) for row in networks.values())
-    made: Objective = WeightedSum(rows)
+    goal: Objective = WeightedSum(rows)
     if options.network_targets_s:
-        made = LatencyTargets(rows, tuple(options.network_targets_s.get(n, 0.0) for n in networks))
+        goal = LatencyTargets(rows, tuple(options.network_targets_s.get(n, 0.0) for n in networks))
     elif options.task_targets_s:
-        made = EarlyStopped(rows, tuple(options.task_targets_s.get(name, 0.0) for name in order))
+        goal = EarlyStopped(rows, tuple(options.task_targets_s.get(name, 0.0) for name in order))
     elif options.objective == "speedup":  # references scale all gradients alike
-        made = GeoMeanSpeedup(rows, (1.0,) * len(rows))
-    return WithFixed(made, tuple(fixed_s.values())) if fixed_s else made
+        goal = GeoMeanSpeedup(rows, (1.0,) * len(rows))
+    return WithFixed(goal, tuple(fixed_s.values())) if fixed_s else goal
 
 
 def chosen_dags(dags: Sequence[Dag], tasks: Sequence[str]) -> tuple[Dag, ...]:

@@ -40,7 +40,7 @@ def networks_of(weights: Mapping[str, float], names: Sequence[str]) -> Networks:
     Raises:
         SpecError: a weight names no task or no network, or a task occurs in no network.
     """
-    told: dict[str, dict[str, float]] = {}
+    weights_of: dict[str, dict[str, float]] = {}
     for key, weight in weights.items():
         network, slash, task = key.rpartition("/")
         if task not in names:
@@ -50,23 +50,23 @@ def networks_of(weights: Mapping[str, float], names: Sequence[str]) -> Networks:
             )
         if slash and not re.fullmatch(NETWORK_PATTERN, network):
             raise SpecError(f"cannot weight {key} because of its form; expected NETWORK/{task}")
-        told.setdefault(network, {})[task] = weight
-    if not told or ONLY in told:
-        if len(told) > 1:
-            plain, other = next(iter(told[ONLY])), next(key for key in weights if "/" in key)
+        weights_of.setdefault(network, {})[task] = weight
+    if not weights_of or ONLY in weights_of:
+        if len(weights_of) > 1:
+            plain, other = next(iter(weights_of[ONLY])), next(key for key in weights if "/" in key)
             raise SpecError(
                 f"cannot weight {plain} beside {other} because it names no network;"
                 f" expected NETWORK/{plain}"
             )
-        return {ONLY: {name: told.get(ONLY, {}).get(name, 1.0) for name in names}}
-    found = {net: {name: row.get(name, 0.0) for name in names} for net, row in told.items()}
+        return {ONLY: {name: weights_of.get(ONLY, {}).get(name, 1.0) for name in names}}
+    rows = {net: {name: row.get(name, 0.0) for name in names} for net, row in weights_of.items()}
     for name in names:
-        if not any(row[name] for row in found.values()):
+        if not any(row[name] for row in rows.values()):
             raise SpecError(
                 f"cannot tune {name} because it occurs in no network;"
-                f" expected a weight such as {next(iter(found))}/{name}"
+                f" expected a weight such as {next(iter(rows))}/{name}"
             )
-    return found
+    return rows
 
 
 def task_weights(weights: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:

@@ -118,13 +118,13 @@ class Definition:
 def _definitions(kind: Any) -> Mapping[str, Definition]:
     """Return the options of a dataclass by name, those that may be positional first."""
     types, told = get_type_hints(kind), get_type_hints(kind, include_extras=True)
-    found = {}
+    definitions = {}
     for one in sorted(fields(kind), key=lambda one: bool(one.kw_only)):
         default = one.default if one.default_factory is MISSING else one.default_factory()
         for option in getattr(told[one.name], "__metadata__", ()):
             made = Definition(one.name, types[one.name], default, bool(one.kw_only), option)
-            found[one.name] = made
-    return MappingProxyType(found)
+            definitions[one.name] = made
+    return MappingProxyType(definitions)
 
 
 # A class of values that compare by their fields is hashable, which mypy denies.

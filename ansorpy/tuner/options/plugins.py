@@ -207,13 +207,13 @@ def failed(plugin: Plugin, stage: str, why: str) -> PluginError:
 def plugins(group: PartGroup) -> tuple[Plugin, ...]:
     """Return the parts of a group, built-in ones first; nothing of another package is imported."""
     ours = [Plugin(group, name, place, OURS) for name, place in group.ours.items()]
-    found = {}  # a package may be found twice on the module path
+    by_name = {}  # a package may be found twice on the module path
     for point in points_of(group.points):
         if point.name not in group.ours:
             place = point.value.partition("[")[0].strip()
             package = package_of(point)
-            found[point.name, package] = Plugin(group, point.name, place, package)
-    return (*ours, *(found[key] for key in sorted(found)))
+            by_name[point.name, package] = Plugin(group, point.name, place, package)
+    return (*ours, *(by_name[key] for key in sorted(by_name)))
 
 
 def package_of(point: "EntryPoint") -> str:
@@ -231,20 +231,20 @@ def chosen(group: PartGroup, name: str) -> Plugin:
     if name in group.ours:
         return Plugin(group, name, group.ours[name], OURS)
     every = plugins(group)
-    found = [one for one in every if one.name == name]
-    if not found:
+    named = [one for one in every if one.name == name]
+    if not named:
         known = ", ".join(dict.fromkeys(one.name for one in every))
         raise SpecError(
             f"cannot {group.use} with {group.option} {name!r} because no {group.kind} of this"
             f" name is installed; expected {known}"
         )
-    if len(found) > 1:
-        packages = " and ".join(one.package for one in found)
+    if len(named) > 1:
+        packages = " and ".join(one.package for one in named)
         raise SpecError(
             f"cannot {group.use} with {group.option} {name!r} because {packages} offer this name;"
             " expected a name of one package"
         )
-    return found[0]
+    return named[0]
 
 
 def chosen_part(group: PartGroup, options: object) -> Plugin:

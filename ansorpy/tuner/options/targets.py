@@ -65,14 +65,14 @@ def named_gpu(arch: str) -> Target:
     Raises:
         SpecError: the architecture has no preset, or no GPU is present.
     """
-    found = present_gpu()
-    if arch and (found is None or found.cpu != arch):
+    present = present_gpu()
+    if arch and (present is None or present.cpu != arch):
         return cuda_target(arch)
-    if found is None:
+    if present is None:
         raise SpecError(
             f"cannot use target cuda because no GPU is present; expected {listed(GPU_NAMES)}"
         )
-    return found
+    return present
 
 
 def target_of(key: str) -> tuple[Target, bool]:

@@ -132,14 +132,14 @@ class KnobSpace:
             for at in range(len(self.knobs))
             if any(set(map(id, self._plans(space, p))) != own for p in self._values(base, at))
         ]
-        found: dict[str, Point] = {}
+        shapes: dict[str, Point] = {}
         choices = product(*(range(len(self.knobs[at].values)) for at in turned))
         for chosen in islice(choices, SHAPES):
             values = dict(zip(turned, chosen, strict=True))
             point = tuple(values.get(at, base[at]) for at in range(len(base)))
             for plan in self._plans(space, point):
-                found.setdefault(plan_text(plan), point)
-        return found
+                shapes.setdefault(plan_text(plan), point)
+        return shapes
 
     def _plans(self, space: SearchSpace, point: Point) -> list[Plan]:
         return [one.plan for one in self._forms(space, point)]

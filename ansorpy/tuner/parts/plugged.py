@@ -233,18 +233,18 @@ class PluggedMeasurer:
             PluginError: the back end raised, or returned something else.
         """
         start_s = time.monotonic()
-        found = guarded(self.plugin, "measure", self.measurer.measure, trial, dag)
+        outcome = guarded(self.plugin, "measure", self.measurer.measure, trial, dag)
         took_s = time.monotonic() - start_s
-        if isinstance(found, Failed) and found.kind in get_args(FailureKind):
-            return Failed(found.kind, shown(found.message, 300), seconds=took_s)
-        if not isinstance(found, Measured):
-            why = f"returned {shown(found, 100)}, neither Measured nor Failed of a known kind"
+        if isinstance(outcome, Failed) and outcome.kind in get_args(FailureKind):
+            return Failed(outcome.kind, shown(outcome.message, 300), seconds=took_s)
+        if not isinstance(outcome, Measured):
+            why = f"returned {shown(outcome, 100)}, neither Measured nor Failed of a known kind"
             raise failed(self.plugin, "measure", why)
-        times_s: list[float] = guarded(self.plugin, "measure", _numbers, found.times_s)
+        times_s: list[float] = guarded(self.plugin, "measure", _numbers, outcome.times_s)
         if not times_s or not all(0.0 < one < inf for one in times_s):
             why = f"returned samples {shown(times_s, 100)}, which are no positive seconds"
             raise failed(self.plugin, "measure", why)
-        return Measured(tuple(times_s), run_s=took_s, aborted=bool(found.aborted))
+        return Measured(tuple(times_s), run_s=took_s, aborted=bool(outcome.aborted))
 
 
 def measurer_of(request: Request, plugin: Plugin) -> PluggedMeasurer:
@@ -253,13 +253,13 @@ def measurer_of(request: Request, plugin: Plugin) -> PluggedMeasurer:
     Raises:
         PluginError: it cannot be loaded or made, or its time-out is no positive number.
     """
-    made = plugin.make(request.target, request.seed)
-    check_methods(plugin, made, ("measure",))
-    timeout_s = guarded(plugin, "timeout_s", getattr, made, "timeout_s", MEASURE_S)
+    measurer = plugin.make(request.target, request.seed)
+    check_methods(plugin, measurer, ("measure",))
+    timeout_s = guarded(plugin, "timeout_s", getattr, measurer, "timeout_s", MEASURE_S)
     if type(timeout_s) not in (int, float) or not 0.0 < timeout_s <= MOST_MEASURE_S:
         why = f"is {shown(timeout_s, 100)}, no number of seconds up to {MOST_MEASURE_S:g}"
         raise failed(plugin, "timeout_s", why)
-    return PluggedMeasurer(plugin, made, float(timeout_s))
+    return PluggedMeasurer(plugin, measurer, float(timeout_s))
 
 
 def model_of(request: Request) -> CostModel:
@@ -336,21 +336,21 @@ def _mistakes(proposed: list[Any], view: SearchView, count: int) -> Iterator[str
     """Yield the reasons for which proposed candidates cannot be measured."""
     if len(proposed) > count:
         yield f"{len(proposed)} candidates where {count} were asked for"
-    for one in proposed:
-        if not isinstance(one, Candidate):
-            yield f"{type(one).__name__}, not a Candidate"
+    for candidate in proposed:
+        if not isinstance(candidate, Candidate):
+            yield f"{type(candidate).__name__}, not a Candidate"
             return
-        if not (type(one.plan) is int and 0 <= one.plan < len(view.plans)):
-            yield f"a candidate of plan {one.plan!r}, and there are {len(view.plans)}"
+        if not (type(candidate.plan) is int and 0 <= candidate.plan < len(view.plans)):
+            yield f"a candidate of plan {candidate.plan!r}, and there are {len(view.plans)}"
             return
-        plan = view.plans[one.plan]
-        row: Any = one.row
+        plan = view.plans[candidate.plan]
+        row: Any = candidate.row
         whole = isinstance(row, tuple) and all(type(size) is int for size in row)
-        if not whole or len(one.row) != len(plan.sizes):
+        if not whole or len(candidate.row) != len(plan.sizes):
             yield f"a row that is no tuple of {len(plan.sizes)} integers"
             return
-        if one.row and not legal(plan, np.array([one.row], np.int64))[0]:
-            yield f"row {one.row} of plan {one.plan}, which cannot be lowered"
+        if candidate.row and not legal(plan, np.array([candidate.row], np.int64))[0]:
+            yield f"row {candidate.row} of plan {candidate.plan}, which cannot be lowered"
     if len(set(proposed)) < len(proposed):
         yield "a candidate twice"
     if not {*view.seen}.isdisjoint(proposed):

@@ -87,15 +87,15 @@ def told_template(template: Template, knobs: tuple[Knob, ...], dag: Dag) -> dict
 
     A change of functions that a template in Python calls shows in the schedules only.
     """
-    told: dict[str, Any] = {"template": template.to_json()}
-    told["knobs"] = {one.name: list(map(str, one.values)) for one in knobs}
+    document: dict[str, Any] = {"template": template.to_json()}
+    document["knobs"] = {one.name: list(map(str, one.values)) for one in knobs}
     for at in (0, -1):
         values = {one.name: one.values[at] for one in knobs}
         try:
-            told[f"schedule {at}"] = template.schedule(dag, values).to_json()
+            document[f"schedule {at}"] = template.schedule(dag, values).to_json()
         except SpecError as error:  # other values may have a schedule
-            told[f"schedule {at}"] = str(error)
-    return told
+            document[f"schedule {at}"] = str(error)
+    return document
 
 
 def check_space(options: TuneOptions, dags: Sequence[Dag]) -> None:

@@ -24,14 +24,14 @@ def remedies_of(
         trials: of the search so far.
         seconds: that the search took.
     """
-    found = []
+    remedies = []
     if not set(allow) & set(WINOGRAD) and any(map(has_winograd, dags)):
         words = " ".join(f"--allow {word}" for word in WINOGRAD)
-        found.append(f"allow Winograd's transforms, which round differently ({words})")
+        remedies.append(f"allow Winograd's transforms, which round differently ({words})")
     more = MORE * trials or TRIALS * len(dags)
     each_s = seconds / trials if trials else TRIAL_S
-    found.append(f"search longer (--trials {more}, about {clock(more * each_s)} min, estimate)")
-    return tuple(found)
+    remedies.append(f"search longer (--trials {more}, about {clock(more * each_s)} min, estimate)")
+    return tuple(remedies)
 
 
 def has_winograd(dag: Dag) -> bool:

@@ -81,14 +81,14 @@ def suspects(trials: Sequence[Traits]) -> tuple[Suspect, ...]:
     for trait, members in _traits(trials):
         if len(members) < len(trials):
             having.setdefault(members, trait)
-    found = []
+    suspects = []
     for kind in kinds:
         failed = frozenset(n for n, trial in enumerate(trials) if trial.failure == kind)
         tests = len(having) * len(kinds)
         best = min(_tested(kind, failed, having, len(trials)), key=lambda one: one.p, default=None)
         if best is not None and best.p * tests <= ERROR:
-            found.append(best)
-    return tuple(found)
+            suspects.append(best)
+    return tuple(suspects)
 
 
 def _tested(

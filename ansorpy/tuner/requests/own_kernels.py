@@ -34,7 +34,7 @@ def own_kernels(given: Given, dags: Sequence[Dag]) -> dict[str, tuple[OwnKernel,
         SpecError: a value is neither a function nor a file of ours, or its task is not known.
     """
     firsts = leaders(dags)
-    found: dict[str, list[OwnKernel]] = {}
+    kernels_of: dict[str, list[OwnKernel]] = {}
     named = given if isinstance(given, Mapping) else {"": given}
     for task, ones in named.items():
         if task and task not in firsts:
@@ -50,11 +50,11 @@ def own_kernels(given: Given, dags: Sequence[Dag]) -> dict[str, tuple[OwnKernel,
                     f"cannot race {kernel.name} because it could be for any of"
                     f" {', '.join(firsts)}; expected a mapping from the name of a task"
                 )
-            taken = found.setdefault(name, [])
+            taken = kernels_of.setdefault(name, [])
             taken.append(_renamed(kernel, {other.name for other in taken}))
             if len(taken) > MAX_OWN:
                 raise SpecError(f"cannot race {len(taken)} own kernels; expected at most {MAX_OWN}")
-    return {name: tuple(ones) for name, ones in found.items()}
+    return {name: tuple(ones) for name, ones in kernels_of.items()}
 
 
 def _listed(given: object) -> list[object]:

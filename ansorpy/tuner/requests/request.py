@@ -69,13 +69,13 @@ class Request(LocalOptions):
 
         Kernels for the GPU of this machine run on it, unless the request asks for estimates.
         """
-        told = values(options, LocalOptions)
+        shared = values(options, LocalOptions)
         chosen = chosen_dags(dags, options.tasks)
         device = "" if options.measurer == ESTIMATES else device_of(target)
         return Request(
             chosen, target, own=own_kernels(own, chosen), first_answer=first_answer, early=early,
             libraries=libraries, weights_bytes=weights_bytes, answered=answered, device=device,
-            **told,
+            **shared,
         )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -85,15 +85,15 @@ def of_same_extents(dag: Dag, records: Iterable[Record]) -> tuple[Record, ...]:
     A record whose Dag is invalid is left out.
     """
     own = (structure_key(dag), _extents(dag))
-    found = []
+    alike = []
     for record in records:
         try:
             other = carried_dag(record)
         except UNFIT:
             continue
         if (structure_key(other), _extents(other)) == own:
-            found.append(record)
-    return tuple(found)
+            alike.append(record)
+    return tuple(alike)
 
 
 def _extents(dag: Dag) -> list[int]:

@@ -155,15 +155,15 @@ def append(
         before_s: the time of the fastest trial of the task before the round.
     """
     history = task.history
-    told = RoundDone(
+    event = RoundDone(
         task.name, history.rounds, history.trials, history.trial_s, dict(history.failures),
         done.quality, done.spent, task.identity.estimated, suspects_of(task),
     )  # fmt: skip
-    journal.append_round(told, task.records(done.chosen, done.outcomes), checkpoint)
+    journal.append_round(event, task.records(done.chosen, done.outcomes), checkpoint)
     best_s = history.trial_s
     if best_s is not None and (before_s is None or best_s < before_s - MIN_GAIN_S):
         yield Improved(task.name, best_s, history.trials)
-    yield told
+    yield event
 
 
 def quality_of(samples: Sequence[Sample], model: ForTask) -> Mapping[str, float]:

@@ -204,13 +204,13 @@ class Context:
         whole = bool(request.trials) and not self.budget.hurried and request.mode == "auto"
         early = quick and request.early and whole
         few = quick and len(self.tasks) <= OPEN_POOLS
-        found = {}
+        openings = {}
         for name in (task.name for task in self.tasks):
             later = whole and not self.setup.sources[name].known and name not in resumed
             new = name not in resumed
             answer = not request.trials or ((few or early) and new)
-            found[name] = Opening(answer, early and new, whole and not later, later)
-        return found
+            openings[name] = Opening(answer, early and new, whole and not later, later)
+        return openings
 
     def search_state(
         self, request: Request, results: Mapping[str, TaskResult | None]

@@ -190,8 +190,8 @@ def check_operator(
             they are interpreted only.
         rule_s: seconds that one call of a rule may take.
     """
-    made: list[Counter[str]] = [Counter(), Counter()]
-    small, large = (tuple(watched(rule, rule_s, states) for rule in mine) for states in made)
+    tallies: list[Counter[str]] = [Counter(), Counter()]
+    small, large = (tuple(watched(rule, rule_s, states) for rule in mine) for states in tallies)
     dag = operator.small
     try:
         before, after, derivation = _derived(small, base, dag, target)
@@ -204,7 +204,7 @@ def check_operator(
         return Counterexample(
             found.rule, operator.name, shape_of(dag), found.stage, found.state, found.difference
         )
-    uses = [_use(name, made, runs) for name in dict.fromkeys(map(name_of, mine))]
+    uses = [_use(name, tallies, runs) for name in dict.fromkeys(map(name_of, mine))]
     return CheckedOperator(
         operator.name, shape_of(operator.small), before, after, *counts, len(runs),
         sum(run.interpreted for run in runs), sum(run.compiled for run in runs),
@@ -242,7 +242,7 @@ def _derived(
     before = len(derive(dag, target, base).sketches) if base else 0
     names = ", ".join(map(name_of, rules))
     try:
-        found = derive(dag, target, (*rules, *base))
+        derivation = derive(dag, target, (*rules, *base))
     except Endless as late:
         raise _Refuted(late.rule, late.at.name, str(late.at.state), str(late)) from None
     except RuleError as error:
@@ -250,16 +250,16 @@ def _derived(
     except SpecError as error:
         raise _Refuted(names, "", "", f"{error} (without the rule {before})") from error
     kept: dict[str, list[int]] = {}
-    for number, sketch in enumerate(found.sketches):
+    for number, sketch in enumerate(derivation.sketches):
         for other in kept.setdefault(str(sketch), []):
-            if found.sketches[other].stages == sketch.stages:
-                path = _paths(found, set(map(name_of, rules)))[number]
+            if derivation.sketches[other].stages == sketch.stages:
+                path = _paths(derivation, set(map(name_of, rules)))[number]
                 rule, stage = path[-1] if path else (names, "")
                 why = f"sketches {other} and {number} are equal"
-                count = f"the count is {len(found.sketches)}, without the rule {before}"
+                count = f"the count is {len(derivation.sketches)}, without the rule {before}"
                 raise _Refuted(rule, stage, _told(sketch), f"{why}; {count}")
         kept[str(sketch)].append(number)
-    return before, len(found.sketches), found
+    return before, len(derivation.sketches), derivation
 
 
 def _refuted(error: RuleError, names: str, dag: Dag, target: Target) -> _Refuted:
@@ -269,29 +269,29 @@ def _refuted(error: RuleError, names: str, dag: Dag, target: Target) -> _Refuted
         if error.rule not in names.split(", "):  # one of the set behind
             return _Refuted(names, error.stage, error.state, f"a later rule fails: {error}")
         return _Refuted(error.rule, error.stage, error.state, str(error))
-    told = str(cause)
+    text = str(cause)
     if cause.state is None:
-        return _Refuted(error.rule, error.stage, error.state, told)
+        return _Refuted(error.rule, error.stage, error.state, text)
     effect = ""
     if flop_count(dag) <= RUN_FLOP:
         wrong = _programs(dag, cause.state, target, _cases(dag))[1]
         effect = f"; {wrong}" if wrong else ""
-    return _Refuted(error.rule, error.stage, _told(cause.state), told + effect)
+    return _Refuted(error.rule, error.stage, _told(cause.state), text + effect)
 
 
 def _paths(derivation: Derivation, names: set[str]) -> dict[int, tuple[tuple[str, str], ...]]:
     """Return for each sketch the rules of `names` on its path, with their stages."""
-    found: dict[int, tuple[tuple[str, str], ...]] = {}
+    paths: dict[int, tuple[tuple[str, str], ...]] = {}
     work: list[tuple[int, tuple[tuple[str, str], ...]]] = [(0, ())]
     while work:
         number, path = work.pop()
         visit = derivation.visits[number]
         if visit.sketch is not None:
-            found[visit.sketch] = path
+            paths[visit.sketch] = path
         for trial in visit.trials:
             longer = (*path, (trial.rule, visit.stage)) if trial.rule in names else path
             work += [(successor, longer) for successor in trial.successors]
-    return found
+    return paths
 
 
 def _run(

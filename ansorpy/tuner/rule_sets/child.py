@@ -180,20 +180,20 @@ def _reports(
     at = {"operator": "", "shape": ""}
     checked: list[CheckedOperator] = []
     while line := _line(child, silence_s):
-        told: dict[str, Any] = json.loads(line)
-        match told.pop("is"):
+        message: dict[str, Any] = json.loads(line)
+        match message.pop("is"):
             case "error":
-                raise SpecError(told["message"])
+                raise SpecError(message["message"])
             case "begin":
-                begun = CheckBegun(tuple(told["rules"]), tuple(told["operators"]))
+                begun = CheckBegun(tuple(message["rules"]), tuple(message["operators"]))
                 yield begun
             case "next":
-                at = told
+                at = message
             case "checked":
-                checked.append(_read(told))
+                checked.append(_read(message))
                 yield checked[-1]
             case "refuted":
-                yield report_of(request, begun, checked, Counterexample(**told))
+                yield report_of(request, begun, checked, Counterexample(**message))
                 return
             case _:
                 yield report_of(request, begun, checked)
@@ -274,13 +274,13 @@ def _check(request: RuleRequest, speak: TextIO) -> None:
         for number, operator in enumerate((*library, *own)):
             at = {"operator": operator.name, "shape": shape_of(operator.small)}
             _say(speak, "next", at)
-            found = check_operator(mine, base, operator, target, verify)
-            if isinstance(found, Counterexample):
-                _say(speak, "refuted", asdict(found))
+            verdict = check_operator(mine, base, operator, target, verify)
+            if isinstance(verdict, Counterexample):
+                _say(speak, "refuted", asdict(verdict))
                 return
             if number < len(library) and operator.name in request.golden:
-                found = replace(found, counts=sketch_counts(target.kind, mine, operator))
-            _say(speak, "checked", asdict(found))
+                verdict = replace(verdict, counts=sketch_counts(target.kind, mine, operator))
+            _say(speak, "checked", asdict(verdict))
     _say(speak, "end", {})
 
 

@@ -65,19 +65,19 @@ class _Watched(Rule):
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         with self._observed(at, "rewrite"):
-            made = list(islice(self._rule.rewrite(at), SUCCESSORS + 1))
+            successors = list(islice(self._rule.rewrite(at), SUCCESSORS + 1))
         with self._observed(at, "rewrite"):
             again = list(islice(self._rule.rewrite(at), SUCCESSORS + 1))
-        if made != again:
+        if successors != again:
             raise Violation("rewrite yields other successors when it is asked again")
-        if not made:
+        if not successors:
             raise Violation("explain holds, but rewrite yields no successor")
-        if len(made) <= SUCCESSORS:
-            for successor in made:
+        if len(successors) <= SUCCESSORS:
+            for successor in successors:
                 if isinstance(successor, Cursor):
                     _check_successor(at, successor)
-        self._successors[name_of(self._rule)] += len(made)
-        return iter(made)
+        self._successors[name_of(self._rule)] += len(successors)
+        return iter(successors)
 
     @contextmanager
     def _observed(self, at: Cursor, part: str) -> Iterator[None]:
