@@ -82,7 +82,7 @@ def rates(plan: Plan, model: GbmModel, rows: int, repeats: int) -> dict[str, flo
     return {name: rows / s for name, s in {**seconds, "total": total}.items()}
 
 
-def evolve_rate(found: Sequence[Plan], model: GbmModel, repeats: int) -> float:
+def evolve_rate(plans: Sequence[Plan], model: GbmModel, repeats: int) -> float:
     """Return candidates per second of a whole round of evolution."""
     settings = EvolutionSettings()
 
@@ -94,9 +94,9 @@ def evolve_rate(found: Sequence[Plan], model: GbmModel, repeats: int) -> float:
             return model.predict(batches)
 
     counting = Counting()
-    evolve(found, counting, (), np.random.default_rng(2), settings, target=TARGET)
+    evolve(plans, counting, (), np.random.default_rng(2), settings, target=TARGET)
     shortest = best_s(
-        lambda: evolve(found, model, (), np.random.default_rng(2), settings, target=TARGET),
+        lambda: evolve(plans, model, (), np.random.default_rng(2), settings, target=TARGET),
         repeats,
     )
     return counting.asked / shortest

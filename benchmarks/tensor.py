@@ -136,13 +136,13 @@ def page(rows: Sequence[Row], machine: Row) -> str:
     )
 
 
-def _lines(one: Row) -> list[Row]:
-    if "skipped" in one:
-        return [{**one, "who": f"skipped: {one['skipped']}", "rate": "", "ratio": ""}]
-    ours = one["seconds"]["ansorpy"]
+def _lines(row: Row) -> list[Row]:
+    if "skipped" in row:
+        return [{**row, "who": f"skipped: {row['skipped']}", "rate": "", "ratio": ""}]
+    ours = row["seconds"]["ansorpy"]
     return [
-        {**one, "who": who, "rate": f"{2e-9 * one['n'] ** 3 / s:.0f}", "ratio": f"{s / ours:.2f}"}
-        for who, s in sorted(one["seconds"].items(), key=lambda pair: pair[1])
+        {**row, "who": who, "rate": f"{2e-9 * row['n'] ** 3 / s:.0f}", "ratio": f"{s / ours:.2f}"}
+        for who, s in sorted(row["seconds"].items(), key=lambda pair: pair[1])
     ]
 
 

@@ -90,10 +90,10 @@ def _outputs(arena: Arena, buffers: tuple[Buffer, ...]) -> list[Any]:
     return [arena.array(one.name).copy() for one in buffers if one.scope is Scope.OUTPUT]
 
 
-def _differing(one: Any, two: Any) -> int:
+def _differing(left: Any, right: Any) -> int:
     """Return how many elements differ in a bit."""
-    width = one.dtype.itemsize
-    rows = [np.ascontiguousarray(a).view(np.uint8).reshape(-1, width) for a in (one, two)]
+    width = left.dtype.itemsize
+    rows = [np.ascontiguousarray(a).view(np.uint8).reshape(-1, width) for a in (left, right)]
     return int(np.count_nonzero((rows[0] != rows[1]).any(axis=1)))
 
 

@@ -107,9 +107,9 @@ def ranking(
     return {"spearman": spearman(estimates, times), "top_ratio": ratio}
 
 
-def spearman(one: Sequence[float], two: Sequence[float]) -> float | None:
+def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
     """Return the correlation of ranks, equal values sharing their mean rank; None if undefined."""
-    ranks = [_ranks(values) for values in (one, two)]
+    ranks = [_ranks(values) for values in (left, right)]
     if any(np.ptp(values) == 0 for values in ranks):
         return None
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])

@@ -115,32 +115,36 @@ class Prebuilt:
         """Return the kernels of an operator."""
         return tuple(self._candidate(one) for one in self._index[name])
 
-    def write(self, name: str, made: tuple[Candidate, ...]) -> None:
+    def write(self, name: str, candidates: tuple[Candidate, ...]) -> None:
         """Store the kernels of an operator."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._index[name] = [self._stored(one) for one in made]
+        self._index[name] = [self._stored(one) for one in candidates]
         (self._folder / INDEX).write_text(json.dumps(self._index))
 
-    def _stored(self, one: Candidate) -> Mapping[str, Any]:
+    def _stored(self, candidate: Candidate) -> Mapping[str, Any]:
         names = []
-        for k, image in enumerate(one.code.images):
-            names.append(f"{one.name.replace('/', '-')}-{k}.image")
+        for k, image in enumerate(candidate.code.images):
+            names.append(f"{candidate.name.replace('/', '-')}-{k}.image")
             (self._folder / names[-1]).write_bytes(image)
         return {
-            "name": one.name,
+            "name": candidate.name,
             "images": names,
-            "launches": [asdict(launch) for launch in one.code.launches],
-            "buffers": [[b.name, b.dtype, b.extents, b.scope.value] for b in one.code.buffers],
-            "facts": [asdict(facts) for facts in one.facts],
+            "launches": [asdict(launch) for launch in candidate.code.launches],
+            "buffers": [
+                [b.name, b.dtype, b.extents, b.scope.value] for b in candidate.code.buffers
+            ],
+            "facts": [asdict(facts) for facts in candidate.facts],
         }
 
-    def _candidate(self, one: Mapping[str, Any]) -> Candidate:
+    def _candidate(self, entry: Mapping[str, Any]) -> Candidate:
         code = DeviceCode(
-            tuple((self._folder / name).read_bytes() for name in one["images"]),
-            tuple(Launch(**launch) for launch in one["launches"]),
+            tuple((self._folder / name).read_bytes() for name in entry["images"]),
+            tuple(Launch(**launch) for launch in entry["launches"]),
             tuple(
                 Buffer(name, dtype, tuple(map(Const, extents)), Scope(scope))
-                for name, dtype, extents, scope in one["buffers"]
+                for name, dtype, extents, scope in entry["buffers"]
             ),
         )
-        return Candidate(one["name"], code, tuple(LaunchFacts(**facts) for facts in one["facts"]))
+        return Candidate(
+            entry["name"], code, tuple(LaunchFacts(**facts) for facts in entry["facts"])
+        )

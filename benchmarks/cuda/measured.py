@@ -62,14 +62,16 @@ def _own(bench: Bench, operator: Operator, dag: Dag, end_s: float) -> None:
 
 
 def _timed(
-    bench: Bench, operator: Operator, dag: Dag, one: Candidate, case: Case | None,
+    bench: Bench, operator: Operator, dag: Dag, candidate: Candidate, case: Case | None,
     best_s: float | None,
 ) -> float | None:  # fmt: skip
     """Check and time a candidate; return its median, None if it is wrong."""
-    told: dict[str, Any] = {"who": "own", "candidate": one.name}
-    kernel = bench.module.load(one.code)
+    told: dict[str, Any] = {"who": "own", "candidate": candidate.name}
+    kernel = bench.module.load(candidate.code)
     if case is not None:
-        failed = glance(kernel, one.code.buffers, case, constants(dag), lambda phase, layout: None)
+        failed = glance(
+            kernel, candidate.code.buffers, case, constants(dag), lambda phase, layout: None
+        )
         if failed is not None:
             bench.add(operator.name, {**told, "error": f"{failed.kind}: {failed.message}"})
             return None
@@ -84,15 +86,15 @@ def _timed(
         }
         for at in kernel.launches
     ]
-    facts = [asdict(at) for at in one.facts]
-    call = bench.bound(one.code)
+    facts = [asdict(at) for at in candidate.facts]
+    call = bench.bound(candidate.code)
     return bench.time(
-        operator.name, call, _work(dag, one), best_s, **told, launches=resources, facts=facts
+        operator.name, call, _work(dag, candidate), best_s, **told, launches=resources, facts=facts
     )
 
 
-def _work(dag: Dag, one: Candidate) -> Mapping[str, float]:
+def _work(dag: Dag, candidate: Candidate) -> Mapping[str, float]:
     """Return operations, and the bytes of inputs and outputs: the least traffic."""
     ends = (Scope.INPUT, Scope.CONSTANT, Scope.OUTPUT)
-    traffic = sum(size_bytes(buffer) for buffer in one.code.buffers if buffer.scope in ends)
+    traffic = sum(size_bytes(buffer) for buffer in candidate.code.buffers if buffer.scope in ends)
     return {"flop": float(flop_count(dag)), "memory_bytes": float(traffic)}

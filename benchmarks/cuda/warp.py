@@ -198,34 +198,34 @@ class _Warp:
         low, high = self.value(text), self.value(_next(text))
         return None if low is None or high is None else low | _signed(high) << 32
 
-    def write(self, name: str, found: Value, taken: Value) -> None:
+    def write(self, name: str, value: Value, taken: Value) -> None:
         if name in ("RZ", "URZ", "PT", "UPT"):
             return
         if taken is None:
-            found = None
-        elif found is not None and not _all(taken):
+            value = None
+        elif value is not None and not _all(taken):
             before = self.registers.get(name)
-            found = None if before is None else np.where(taken, found, before)
-        self.registers[name] = found
+            value = None if before is None else np.where(taken, value, before)
+        self.registers[name] = value
 
-    def execute(self, one: "_Decoded", taken: Value) -> None:
-        if one.memory:
-            self.memory(one, taken)
-        if one.handler is None:
-            for name in one.results:
+    def execute(self, decoded: "_Decoded", taken: Value) -> None:
+        if decoded.memory:
+            self.memory(decoded, taken)
+        if decoded.handler is None:
+            for name in decoded.results:
                 self.write(name, None, taken)
             return
-        found = one.handler(self, one.kinds, one.line.operands)
-        for name, value in zip(one.results, found, strict=False):
+        found = decoded.handler(self, decoded.kinds, decoded.line.operands)
+        for name, value in zip(decoded.results, found, strict=False):
             self.write(name, value, taken)
 
-    def memory(self, one: "_Decoded", taken: Value) -> None:
-        places = [part for part in one.line.operands if "[" in part]
-        if one.base == "LDGSTS":  # to shared memory, from global memory
-            self.access(places[0], True, one.width, taken)
-            self.access(places[1], False, one.width, taken)
+    def memory(self, decoded: "_Decoded", taken: Value) -> None:
+        places = [part for part in decoded.line.operands if "[" in part]
+        if decoded.base == "LDGSTS":  # to shared memory, from global memory
+            self.access(places[0], True, decoded.width, taken)
+            self.access(places[1], False, decoded.width, taken)
         else:
-            self.access(places[0], one.base in ("LDS", "STS"), one.width, taken)
+            self.access(places[0], decoded.base in ("LDS", "STS"), decoded.width, taken)
 
     def access(self, text: str, shared: bool, width: int, taken: Value) -> None:
         address = self.address(text, not shared)
@@ -278,11 +278,11 @@ def _not(held: Value) -> Value:
     return (not held) if isinstance(held, bool) else None if held is None else ~np.asarray(held)
 
 
-def _both(one: Value, two: Value) -> Value:
+def _both(a: Value, b: Value) -> Value:
     """Return the conjunction; something unknown does not matter beside False."""
-    if one is False or two is False:
+    if a is False or b is False:
         return False
-    return None if one is None or two is None else one & two
+    return None if a is None or b is None else a & b
 
 
 def _leading(ops: Sequence[str], base: str) -> list[str]:

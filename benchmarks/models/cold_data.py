@@ -236,12 +236,12 @@ def timed(call: Call) -> float:
     return time.perf_counter() - begin_s
 
 
-def row_of(name: str, runner: ModelRunner, found: Mapping[str, Array]) -> Row:
+def row_of(name: str, runner: ModelRunner, times_of: Mapping[str, Array]) -> Row:
     """Return the row of a model: sums over its steps, of those that have a time in every case."""
-    complete = np.all([np.isfinite(times).any(axis=0) for times in found.values()], axis=0)
+    complete = np.all([np.isfinite(times).any(axis=0) for times in times_of.values()], axis=0)
     quartiles = {
         case: np.nanquantile(times[:, complete], (0.25, 0.5, 0.75), axis=0)
-        for case, times in found.items()
+        for case, times in times_of.items()
     }
     hot_s = float(quartiles["hot"][1].sum())
     row: Row = {"bundle": name, "threads": runner.facts["threads"], "hot_s": hot_s}
@@ -250,7 +250,7 @@ def row_of(name: str, runner: ModelRunner, found: Mapping[str, Array]) -> Row:
     row |= {"steps": len(complete), "timed_steps": int(complete.sum())}
     for case in CASES:
         low, ratio, high = (float(one.sum()) / hot_s for one in quartiles[case])
-        calls = int(np.isfinite(found[case]).sum())
+        calls = int(np.isfinite(times_of[case]).sum())
         row[case] = {"ratio": ratio, "low": low, "high": high, "calls": calls}
     row["step_s"] = {c: [round(float(s), 9) for s in quartiles[c][1]] for c in CASES}
     return row

@@ -59,21 +59,21 @@ def leaders(dag: Dag, target: Target, trials: int) -> list[Unbound]:
     return [unbound(plan_from_text(dag, target, one.plan), one.row) for one in ranked]
 
 
-def timings(dag: Dag, target: Target, cold: int, found: Sequence[Unbound]) -> Array:
+def timings(dag: Dag, target: Target, cold: int, candidates: Sequence[Unbound]) -> Array:
     """Return seconds per kind and candidate; infinite for a beaten candidate without a time."""
     rows = []
     for kind in KINDS:
         settings = MeasureSettings()
         sampling = replace(settings.sampling, cold_bytes=cold if kind == "cold" else 0)
         with LocalPool(dag, target, replace(settings, sampling=sampling)) as pool:
-            times = pool.rerank(found, SECONDS, None)
+            times = pool.rerank(candidates, SECONDS, None)
         rows.append([np.inf if one is None else one.cost_s for one in times])
     return np.array(rows)
 
 
-def rank_correlation(one: Array, other: Array) -> float:
+def rank_correlation(left: Array, right: Array) -> float:
     """Return Spearman's coefficient."""
-    first, second = (np.argsort(np.argsort(times)).astype(np.float64) for times in (one, other))
+    first, second = (np.argsort(np.argsort(times)).astype(np.float64) for times in (left, right))
     return float(np.corrcoef(first, second)[0, 1])
 
 

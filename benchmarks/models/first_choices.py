@@ -84,9 +84,9 @@ def random_candidates(task: Task, rng: np.random.Generator) -> Iterator[Candidat
             yield Candidate(int(number), tuple(map(int, row)))
 
 
-def timed(task: Task, found: Sequence[Candidate], seconds: float) -> Timed:
+def timed(task: Task, candidates: Sequence[Candidate], seconds: float) -> Timed:
     """Return the times of candidates, taken in turns in one process."""
-    every = list(dict.fromkeys(found))
+    every = list(dict.fromkeys(candidates))
     with LocalPool(task.dag, task.target, MeasureSettings()) as pool:
         answers = pool.rerank([task.space.unbound(one) for one in every], seconds)
     times_s = {one: told.cost_s for one, told in zip(every, answers, strict=True) if told}

@@ -63,7 +63,7 @@ def entries_of(name: str, file: Path, bundle: Path, against: Sequence[str]) -> l
     return found
 
 
-def row_of(name: str, threads: int, args: Any, answer: Row, found: Sequence[Standing]) -> Row:
+def row_of(name: str, threads: int, args: Any, answer: Row, standings: Sequence[Standing]) -> Row:
     """Return the row of a race."""
     return {
         "model": name,
@@ -85,7 +85,7 @@ def row_of(name: str, threads: int, args: Any, answer: Row, found: Sequence[Stan
                 "calls": one.calls,
                 "difference": None if one.failed else one.error,
             }
-            for one in found
+            for one in standings
         },
     }
 

@@ -116,12 +116,12 @@ def difference(
     return "", graph
 
 
-def _apart(found: Array, truth: Array, dtype: str, case: NodeCase) -> str:
-    if dtype != truth.dtype.name or found.shape != truth.shape:
-        return f"{dtype} {found.shape}, not {truth.dtype.name} {truth.shape}"
+def _apart(result: Array, truth: Array, dtype: str, case: NodeCase) -> str:
+    if dtype != truth.dtype.name or result.shape != truth.shape:
+        return f"{dtype} {result.shape}, not {truth.dtype.name} {truth.shape}"
     wide = truth.astype(np.float64) if truth.dtype.kind not in "iub" else truth
     try:
-        np.testing.assert_allclose(found, wide, case.rtol, case.atol)
+        np.testing.assert_allclose(result, wide, case.rtol, case.atol)
     except AssertionError as error:
         return " ".join(str(error).split())[:200]
     return ""

@@ -277,13 +277,13 @@ class Sweep:
         if sys.stderr.isatty():
             print(file=sys.stderr)
 
-    def _add(self, case: SweepCase, found: Found, by_kernels: bool) -> None:
-        self.counts[found.kind] += 1
-        self.by_operator[case.operator][found.kind] += 1
-        self.examples.setdefault((case.operator, found.kind), (case, found))
-        if found.fault:
+    def _add(self, case: SweepCase, finding: Found, by_kernels: bool) -> None:
+        self.counts[finding.kind] += 1
+        self.by_operator[case.operator][finding.kind] += 1
+        self.examples.setdefault((case.operator, finding.kind), (case, finding))
+        if finding.fault:
             how = "kernels" if by_kernels else "interpreter"
-            self.faults.append(f"{case} ({how}): {found.kind}: {found.why}")
+            self.faults.append(f"{case} ({how}): {finding.kind}: {finding.why}")
 
     def summary(self) -> str:
         """Return the counts on one line."""

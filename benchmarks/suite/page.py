@@ -139,11 +139,11 @@ def _means(rows: Sequence[Row], threads: Sequence[int]) -> str:
     found = {count: means(rows, count) for count in threads}
     names = [name for name in (*HEADS, *PEERS) if any(name in found[count] for count in threads)]
 
-    def cell(one: Mean | None) -> str:
-        if one is None:
+    def cell(mean: Mean | None) -> str:
+        if mean is None:
             return "-"
-        low, high = f"{one.least[0]:.2f} {one.least[1]}", f"{one.most[0]:.2f} {one.most[1]}"
-        return f"{times(one.ratio)} ({one.rows} rows; {low} to {high})"
+        low, high = f"{mean.least[0]:.2f} {mean.least[1]}", f"{mean.most[0]:.2f} {mean.most[1]}"
+        return f"{times(mean.ratio)} ({mean.rows} rows; {low} to {high})"
 
     body = table(
         [{"name": name} for name in names],
@@ -190,9 +190,9 @@ def _fastest(row: Row) -> float | None:
     return min((s for s in (ours_s(row, OURS), ours_s(row, OURS_RUNTIME)) if s), default=None)
 
 
-def _figure(row: Row, told: Any) -> str:
+def _figure(row: Row, figure: Any) -> str:
     seconds = _fastest(row)
-    return "-" if seconds is None else str(told(row, seconds))
+    return "-" if seconds is None else str(figure(row, seconds))
 
 
 def _spread(row: Row) -> float | None:

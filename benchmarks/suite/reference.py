@@ -63,15 +63,15 @@ def _reference(form: forms.Form, given: Arrays) -> Any:  # noqa: C901 -- one cas
     assert_never(form)
 
 
-def away(found: Array, wanted: Array) -> float:
+def away(result: Array, wanted: Array) -> float:
     """Return the largest difference, relative to the largest expected value.
 
     Raises:
         ValueError: the shapes differ.
     """
-    if found.shape != wanted.shape:
-        raise ValueError(f"result has shape {found.shape}, not {wanted.shape}")
-    difference = np.abs(found.astype(np.float64) - wanted)
+    if result.shape != wanted.shape:
+        raise ValueError(f"result has shape {result.shape}, not {wanted.shape}")
+    difference = np.abs(result.astype(np.float64) - wanted)
     return float(difference.max() / np.abs(wanted).max())
 
 

@@ -155,16 +155,16 @@ class WatchedStore(MemoryStore):
         self.curve.append((seconds, self.trials, min(found, default=None)))
 
 
-def tuned(one: Wanted) -> None:
+def tuned(kernel: Wanted) -> None:
     """Tune a kernel; write zip and curve.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed; no file is written.
     """
-    dag = ROWS[one.case].dag(one.constant_weights)
+    dag = ROWS[kernel.case].dag(kernel.constant_weights)
     request = Request(
-        (dag,), local_target(one.threads), trials=one.trials, seconds=one.seconds, seed=one.seed,
-        fresh=True, allow=CONTESTANTS[one.who].allow,
+        (dag,), local_target(kernel.threads), trials=kernel.trials, seconds=kernel.seconds,
+        seed=kernel.seed, fresh=True, allow=CONTESTANTS[kernel.who].allow,
     )  # fmt: skip
     store = WatchedStore()
 
@@ -180,14 +180,14 @@ def tuned(one: Wanted) -> None:
         raise KeyboardInterrupt
     result = last.results[0]
     facts: dict[str, Any] = {
-        **asdict(one), "curve": store.curve, "tune_s": last.seconds, "stopped": last.stopped,
+        **asdict(kernel), "curve": store.curve, "tune_s": last.seconds, "stopped": last.stopped,
         "tried": result.trials, "best_s": result.best_s, "naive_s": result.naive_s,
         "winner": result.winner, "failures": dict(result.failures), "commit": commit(),
         "date": today(),
     }  # fmt: skip
     if result.kernel is not None:
-        shutil.copyfile(result.kernel, one.path)
-    one.curve.write_text(json.dumps(facts))
+        shutil.copyfile(result.kernel, kernel.path)
+    kernel.curve.write_text(json.dumps(facts))
 
 
 def tune_all(some: Sequence[Wanted], deadline_s: float) -> bool:

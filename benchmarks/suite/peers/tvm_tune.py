@@ -25,7 +25,7 @@ def watcher(batches: list[dict[str, Any]], begin_s: float) -> Any:
     """Return a callback of MetaSchedule that records every measured batch."""
     schedule, utils = module("tvm.s_tir.meta_schedule"), module("tvm.ir.utils")
 
-    def apply(_self: Any, _scheduler: Any, _task: Any, _found: Any, built: Any, run: Any) -> None:
+    def apply(_self: Any, _scheduler: Any, _task: Any, _rows: Any, built: Any, run: Any) -> None:
         costs = [None if r.error_msg else min(map(float, r.run_secs)) for r in run]
         errors = [str(one.error_msg)[:200] for one in (*built, *run) if one.error_msg]
         spent_s = time.perf_counter() - begin_s
