@@ -46,6 +46,8 @@ _WORDS: Final = {
 }
 # Words that Markdown pages must not have either.
 PRONOUNS: Final = ("those of", "that of", "one of some", "so many", "as of the")
+# Names that tell nothing of a value. Parameters and fields have a noun, but for those in tests.
+NAMELESS: Final = ("one", "found", "made", "told")
 _CODE: Final = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"", re.DOTALL)
 _FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _CLAUSE: Final = re.compile(r"(of|that|which|whose|who|whom|where)\b(?! is | are )")
@@ -80,6 +82,8 @@ def findings_in(source: str, name: str) -> Iterator[Finding]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for found in _NAME_WORDS.finditer(node.name) if node.name[:5] == "test_" else ():
                 yield Finding(name, node.lineno, node.name, f"{found[1]!r}: name the object")
+        if not name.startswith("tests/"):
+            yield from _nameless(name, node)
     for line, text in _comments(source):
         if text.startswith(("noqa", "type:", "fmt:")):
             continue
@@ -87,6 +91,26 @@ def findings_in(source: str, name: str) -> Iterator[Finding]:
             yield Finding(name, line, text[:60], "begin with the noun that the clause describes")
         for offset, word in _words(text):
             yield Finding(name, line + offset, word, WORDS[word])
+
+
+def _nameless(name: str, node: ast.AST) -> Iterator[Finding]:
+    """Yield the parameters of a function, or the fields of a class, with a name of NAMELESS."""
+    named: list[tuple[str, int]] = []
+    match node:
+        case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
+            named = [
+                (each.arg, each.lineno) for each in ast.walk(args) if isinstance(each, ast.arg)
+            ]
+        case ast.ClassDef(body=body):
+            fields = (each for each in body if isinstance(each, ast.AnnAssign))
+            named = [(ast.unparse(each.target), each.lineno) for each in fields]
+        case ast.Attribute(attr=attribute, ctx=ast.Store()):
+            named = [(attribute, node.lineno)]
+        case _:
+            pass
+    for word, line in named:
+        if word.strip("_") in NAMELESS:
+            yield Finding(name, line, word, "take the noun of its value")
 
 
 def page_findings(path: Path) -> Iterator[Finding]:

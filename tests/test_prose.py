@@ -62,6 +62,16 @@ def test_a_pronoun_in_place_of_a_noun_is_found() -> None:
     ]
 
 
+def test_a_parameter_or_a_field_without_a_noun_is_found() -> None:
+    source = "class A:\n    made: int\n    def f(self, one=0):\n        self._told = found = one\n"
+    assert sorted(each.text for each in findings_in(source, "ansorpy/te/dag.py")) == [
+        "_told",
+        "made",
+        "one",
+    ]
+    assert not list(findings_in(source, "tests/te/test_dag.py"))
+
+
 def test_a_decision_takes_at_most_one_page() -> None:
     for path in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
         words = sum(any(map(str.isalnum, word)) for word in path.read_text().split())

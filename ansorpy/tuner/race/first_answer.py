@@ -132,10 +132,10 @@ def prebuild(task: Task, candidates: Sequence[Candidate], pool: RacePool) -> Non
     pool.prebuild(*(export for _, export in exports_of(task, candidates).values()))
 
 
-def best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
+def best_of_plans(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the first candidate of each plan, at most `TIMED`."""
     best: dict[int, Candidate] = {}
-    for candidate in found:
+    for candidate in candidates:
         best.setdefault(candidate.plan, candidate)
     return list(best.values())[:TIMED]
 
