@@ -9,7 +9,7 @@ from numba import njit
 from ansorpy.artifact.reference import reference_source
 from ansorpy.expr.dtypes import INTS, UNSIGNED
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
-from ansorpy.expr.functions import BINARY_FUNCTIONS
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.oracle.reference import evaluate
 from ansorpy.te.dag import Axis, Compute, ConstantTensor, Dag, Placeholder
 from tests.night import night
@@ -79,13 +79,11 @@ def test_the_reference_of_a_padded_matmul_with_bias_and_relu_equals_the_oracle()
 
 @pytest.mark.slow
 def test_the_reference_of_every_function_equals_the_oracle() -> None:
-    names = (
-        "exp", "tanh", "erf", "sigmoid", "neg", "abs", "floor", "ceil", "round", "trunc", "sin",
-        "cos",
-    )  # fmt: skip
+    names = [fn for fn, one in FUNCTIONS.items() if "float32" in one.operands]
     bodies = {fn: Call(fn, Read("A", (VI,), "float32")) for fn in names}
     dag = elementwise(bodies, Placeholder("A", (9,)))
-    agrees(dag, rng().standard_normal(9).astype(np.float32) * 5)
+    with np.errstate(all="ignore"):  # negative numbers have no logarithm and no root
+        agrees(dag, rng().standard_normal(9).astype(np.float32) * 5)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import base64
 import copy
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.frontends.json.write import dumps, from_json, loads, to_json
 from ansorpy.frontends.tc.text import parse
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Placeholder
@@ -59,6 +61,14 @@ def test_the_example_of_the_page_is_valid() -> None:
     example = page.split("```json\n")[1].split("```")[0]
     dag = loads(example)
     assert to_json(dag) == json.loads(example)
+
+
+@pytest.mark.parametrize("name", ["wire.md", "text.md"])
+def test_the_pages_name_every_function(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / name).read_text()
+    listed = {word for code in re.findall("`([a-z0-9 ]+)`", page) for word in code.split()}
+    symbols = () if name == "wire.md" else ("neg", "not", "bitnot")
+    assert {*FUNCTIONS, *BINARY_FUNCTIONS} - {*symbols} - listed == set()
 
 
 def test_constants_travel_as_base64() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from ansorpy import te
 from ansorpy.codegen.simt.emulator.loader import build_texts, load
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.verify.cases import make_cases
 from ansorpy.measure.verify.check import verify
@@ -24,6 +25,7 @@ from ansorpy.rules import CUDA
 from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
+from ansorpy.te.scalar import call
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.codegen.simt.test_library import LIBRARY as SENTENCE
 from tests.codegen.simt.test_library import written
@@ -129,6 +131,15 @@ def test_an_operator_of_models_is_right_for_cuda(name: str, drawn: int) -> None:
     right, refusals = check(case_of(name), drawn)
     assert right == drawn
     assert all(map(ONE_ELEMENT.search, refusals))
+
+
+@pytest.mark.parametrize("fn", [fn for fn, f in FUNCTIONS.items() if "float32" in f.operands])
+def test_a_function_of_float32_is_right_for_cuda_or_refused_in_one_sentence(fn: str) -> None:
+    x = te.placeholder((160,), "x")
+    dag = te.dag(te.compute((160,), lambda i: call(fn, x[i]), "out"), fn)
+    right, refusals = check(dag, 1)
+    assert right == (fn not in ("sin", "cos")), refusals
+    assert all(map(SENTENCE.search, refusals))
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from ansorpy import te
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.frontends.tc.text import parse
 from ansorpy.graph.graph import Graph
 from ansorpy.importers.onnx_write import model_of_graph
@@ -20,6 +21,7 @@ from ansorpy.measure.timing.peers.translate import Unmapped, translated
 from ansorpy.measure.verify import inputs
 from ansorpy.oracle.reference import evaluate
 from ansorpy.te.dag import Dag
+from ansorpy.te.scalar import call
 from ansorpy.topi import activation, layout, normalization, pool, slicing, workloads
 from ansorpy.topi.suites import SUITE_SMALL
 from ansorpy.topi.workloads import Window
@@ -58,6 +60,16 @@ def test_a_node_without_an_operator_is_named(text: str) -> None:
     (dag,) = parse(text)
     assert translated(dag) == Unmapped(f"no operator for node {dag.outputs[0]!r}")
     assert kernel_of(dag) == f"no operator for node {dag.outputs[0]!r}"
+
+
+def test_functions_without_an_operator_are_known() -> None:
+    without = set[str]()
+    for fn, function in FUNCTIONS.items():
+        kinds = function.operands
+        x = te.placeholder((4, 6), "X", "float32" if "float32" in kinds else kinds[0])
+        dag = te.dag(te.compute((4, 6), lambda i, j, fn=fn, x=x: call(fn, x[i, j]), "out"))
+        without |= {fn} if isinstance(translated(dag), Unmapped) else set()
+    assert without == {"trunc", "tf32"}, "`_CALL` of peers/expression.py lacks an operator"
 
 
 def test_zeros_between_elements_have_an_operator_in_a_transposed_convolution_only() -> None:
