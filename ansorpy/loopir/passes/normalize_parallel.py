@@ -14,9 +14,7 @@ from ansorpy.expr.intervals import Interval, bounds
 from ansorpy.loopir.nodes import For, If, LoopKind, Program, Stmt
 from ansorpy.loopir.rewrite import map_phases, substitute_stmt
 
-MOST: Final = (
-    256  # tasks of a phase, where its innermost parallel loop has a divisor: each is a call
-)
+MOST: Final = 256  # tasks of a phase, if a divisor of its innermost loop allows it: each is a call
 
 
 def normalize_parallel(program: Program, most: int = MOST) -> Program:
@@ -26,6 +24,7 @@ def normalize_parallel(program: Program, most: int = MOST) -> Program:
     Keeps        the meaning.
     After        the parallel loops of a phase are perfectly nested, their extents are Const, and
                  their iterations are at most `most` if a divisor of the innermost extent allows it.
+    Not handled  more iterations than `most` in the outer loops, or of a prime innermost extent.
     """
     return map_phases(program, lambda body: _grouped(_tasks(body, {}, None), 1, most))
 
