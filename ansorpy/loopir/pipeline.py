@@ -88,8 +88,8 @@ def lower_for_cuda(
 ) -> Iterator[tuple[str, Program]]:
     """Yield the program after every pass for a GPU; the lanes of its tiles are threads.
 
-    Left out: splits by a choice of tensors (`split_choices`: a thread loads one only), matrices of a
-    CPU (`zero_init`), windows that slide along the lanes of a register and shuffles of its lanes
+    Left out: splits by a choice of tensors (`split_choices`: a thread loads one), matrices of a CPU
+    (`zero_init`), windows that slide along the lanes of a register and shuffles of its lanes
     (`reuse_window`, `transpose_blockwise`), hints to caches (`non_temporal_stores`, `prefetch`).
 
     Args:

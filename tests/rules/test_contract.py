@@ -2,16 +2,15 @@
 
 import pytest
 
-from ansorpy import rules
 from ansorpy.state.rule import Cursor, Rule, Verdict
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.suites import LIBRARY
 from tests.golden_dags import GOLDEN
 from tests.rules.cursors import CPU, CUDA, every_cursor
+from tests.rules.sets import EVERY
 from tests.state.validity import check_state
 
-ALL: tuple[Rule, ...] = (*rules.WINOGRAD2, *rules.WINOGRAD4, *rules.CPU, *rules.TF32, *rules.CUDA)
 DAGS: dict[str, Dag] = {name: build() for name, build in LIBRARY.items()}
 DAGS |= {name: dag for name, dag, _, _ in GOLDEN}
 FEW = 40  # cursors of one Dag; attention alone has hundreds, much alike
@@ -22,7 +21,7 @@ FEW = 40  # cursors of one Dag; attention alone has hundreds, much alike
 def test_every_rule_keeps_its_contract_at_every_cursor(name: str, target: Target) -> None:
     for _, cursor in zip(range(FEW), every_cursor(DAGS[name], target), strict=False):
         # Also the rules of the other target: a user may mix sets.
-        for rule in ALL:
+        for rule in EVERY:
             check_contract(rule, cursor)
 
 
@@ -52,6 +51,6 @@ def check_successor(cursor: Cursor, successor: Cursor) -> None:
 
 
 def test_rules_are_values() -> None:
-    for rule in ALL:
+    for rule in EVERY:
         assert hash(rule) == hash(rule)
-        assert rule in ALL
+        assert rule in EVERY

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy import rules
 from ansorpy.state.rule import Rule, name_of
+from tests.rules.sets import BY_NAME, SETS
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 HEAD = """# Derivation rules
@@ -27,20 +27,10 @@ the rounding of results.
 """
 
 
-SETS = (
-    ("cpu", rules.CPU),
-    ("cpu+winograd2", rules.WINOGRAD2),
-    ("cpu+winograd4", rules.WINOGRAD4),
-    ("cuda", rules.CUDA),
-    ("cuda+tf32", rules.TF32),
-)
-
-
 def page() -> str:
-    every = {name_of(rule): rule for _, chosen in SETS for rule in chosen}
-    parts = [HEAD, "## Sets\n", *(table(name, chosen) for name, chosen in SETS)]
+    parts = [HEAD, "## Sets\n", *(table(name, chosen) for name, chosen in SETS.items())]
     parts += ["## Rules\n", "| rule | rewrite |\n|---|---|"]
-    parts += [f"| {link(every[name])} | {summary(every[name])} |" for name in sorted(every)]
+    parts += [f"| {link(BY_NAME[name])} | {summary(BY_NAME[name])} |" for name in sorted(BY_NAME)]
     return "\n".join(parts) + "\n"
 
 
@@ -64,9 +54,7 @@ def test_the_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
     assert PAGE.read_text() == page(), "docs/rules.md is stale: run with --update-golden"
 
 
-@pytest.mark.parametrize(
-    "rule", [*rules.CPU, *rules.WINOGRAD4, *rules.CUDA, *rules.TF32], ids=name_of
-)
+@pytest.mark.parametrize("rule", BY_NAME.values(), ids=name_of)
 def test_the_docstring_is_a_row_of_the_table(rule: Rule) -> None:
     text = getdoc(type(rule)) or ""
     rows = ("Condition   ", "Rewrite     ", "Not handled ", "Source      ")

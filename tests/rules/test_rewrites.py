@@ -1,9 +1,12 @@
 """The successors of every rule, as text."""
 
 from dataclasses import replace
+from inspect import isclass
+from pkgutil import iter_modules
 
 import pytest
 
+from ansorpy import rules
 from ansorpy.frontends.tc.text import parse
 from ansorpy.rules import (
     AddCacheRead,
@@ -34,6 +37,7 @@ from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.dag import Attrs, Compute, Dag
 from ansorpy.topi.workloads import Window, conv2d, layer_norm, transposed_conv2d
+from ansorpy.tuner.rule_sets.sets import registered
 from tests.conftest import Golden
 from tests.golden_dags import (
     dag,
@@ -48,6 +52,7 @@ from tests.golden_dags import (
     winograd,
 )
 from tests.rules.cursors import CPU, CUDA, at, shown
+from tests.rules.sets import EVERY, SETS
 
 WINO = winograd(8, 8, 9, 4)
 
@@ -166,6 +171,20 @@ CASES: dict[str, tuple[Rule, Cursor]] = {
     "round_operands": (AllowRounding("tf32"), at(conv2d(1, 4, 8, 8, 4, 3), "conv", CUDA)),
     "winograd": (Winograd(outputs=2), at(conv2d(1, 32, 16, 16, 32, 3, Window(padding=1)), "conv")),
 }  # fmt: skip
+
+
+def test_every_rule_has_a_case_and_a_place_in_a_set() -> None:
+    modules = {one.name for one in iter_modules(rules.__path__)} - {"counts"}
+    classes = {one for one in vars(rules).values() if isclass(one) and issubclass(one, Rule)}
+    classes -= {Rule}
+    assert {one.__module__.rpartition(".")[2] for one in classes} == modules
+    assert classes - {type(rule) for rule, _ in CASES.values()} == set()
+    in_a_set = {type(rule) for rule in (*EVERY, *rules.RELEASED_CUDA)}
+    assert {one.__name__ for one in classes - in_a_set} == set(), "it is in no registered set"
+
+
+def test_the_registered_sets_are_installed() -> None:
+    assert registered() == sorted(SETS), "pyproject.toml has other sets: make setup"
 
 
 @pytest.mark.parametrize("name", CASES)
