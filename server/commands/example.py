@@ -21,8 +21,8 @@ def example(
     Example:
       ansorpy example encoder && ansorpy tune encoder.onnx --out encoder.zip
 
-    Weights of a built model are random, and equal on each machine. Nothing is downloaded. Exit
-    codes: 0 written, 2 wrong input, or a package is absent.
+    Weights are random, and equal on each machine. Nothing is downloaded. Exit codes: 0 written,
+    2 wrong input.
     """
     import onnx
 
@@ -30,7 +30,7 @@ def example(
 
     if not name:
         for known, one in EXAMPLES.items():
-            typer.echo(f"{known:11} {one.about}\n{'':11} {one.source}")
+            typer.echo(f"{known:11} {one.about}")
         return
     with wrong_input():
         if name not in EXAMPLES:
@@ -43,5 +43,5 @@ def example(
             onnx.save(made, str(path))
         except OSError as error:
             raise SpecError(f"cannot write {path} because of {error.strerror}") from error
-    typer.echo(f"{path}: {EXAMPLES[name].about}; {EXAMPLES[name].source}")
+    typer.echo(f"{path}: {EXAMPLES[name].about}; seeded random weights")
     typer.echo(f"next: ansorpy tune {path} --out {path.with_suffix('.zip')}")
