@@ -8,9 +8,9 @@ takes one step. Constants are alike if type, value and dtype are: 0.0 and -0.0 a
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain
-from typing import ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTS, NUMBERS
 from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
@@ -53,6 +53,10 @@ class _Interned:
     known_reads: "tuple[Read, ...]"  # see reads
     known_variables: frozenset[str]  # see variables
 
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        given = (one.name for one in fields(self) if one.init)  # type: ignore[arg-type]
+        return type(self), tuple(getattr(self, name) for name in given)
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -74,9 +78,6 @@ class Const(_Interned):
         _set(made, "dtype", dtype)
         return _CONSTS.add(key, made)
 
-    def __reduce__(self) -> tuple[type["Const"], tuple[int | float | bool, str]]:
-        return Const, (self.value, self.dtype)
-
     def __str__(self) -> str:
         return repr(self.value)
 
@@ -97,9 +98,6 @@ class Var(_Interned):
         made = object.__new__(cls)
         _set(made, "name", name)
         return _VARS.add((name,), made)
-
-    def __reduce__(self) -> tuple[type["Var"], tuple[str]]:
-        return Var, (self.name,)
 
     def __str__(self) -> str:
         return self.name
@@ -129,9 +127,6 @@ class Read(_Interned):
         _set(made, "dtype", dtype)
         _set(made, "output", output)
         return _READS.add(key, made)
-
-    def __reduce__(self) -> tuple[type["Read"], tuple[str, tuple["Expr", ...], str, int]]:
-        return Read, (self.tensor, self.indices, self.dtype, self.output)
 
     def __str__(self) -> str:
         suffix = f".{self.output}" if self.output else ""
@@ -165,9 +160,6 @@ class Binary(_Interned):
         _set(made, "dtype", "bool" if op in _BOOLEAN else a.dtype)
         return _BINARIES.add(key, made)
 
-    def __reduce__(self) -> tuple[type["Binary"], tuple[str, "Expr", "Expr"]]:
-        return Binary, (self.op, self.a, self.b)
-
     def __str__(self) -> str:
         if self.op in SYMBOLS:
             return f"({self.a} {SYMBOLS[self.op]} {self.b})"
@@ -195,9 +187,6 @@ class Call(_Interned):
         _set(made, "dtype", a.dtype)
         return _CALLS.add(key, made)
 
-    def __reduce__(self) -> tuple[type["Call"], tuple[str, "Expr"]]:
-        return Call, (self.fn, self.a)
-
     def __str__(self) -> str:
         return f"{self.fn}({self.a})"
 
@@ -220,9 +209,6 @@ class Cast(_Interned):
         _set(made, "dtype", dtype)
         _set(made, "a", a)
         return _CASTS.add(key, made)
-
-    def __reduce__(self) -> tuple[type["Cast"], tuple[str, "Expr"]]:
-        return Cast, (self.dtype, self.a)
 
     def __str__(self) -> str:
         return f"{self.dtype}({self.a})"
@@ -250,9 +236,6 @@ class Select(_Interned):
         _set(made, "other", other)
         _set(made, "dtype", then.dtype)
         return _SELECTS.add(key, made)
-
-    def __reduce__(self) -> tuple[type["Select"], tuple["Expr", "Expr", "Expr"]]:
-        return Select, (self.cond, self.then, self.other)
 
     def __str__(self) -> str:
         return f"({self.then} if {self.cond} else {self.other})"
