@@ -1,7 +1,7 @@
 """Facts of NVIDIA GPUs, by architecture."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -63,41 +63,33 @@ class Gpu:
 # (SXM5); the clock of the H100 follows from the 66.9 TFLOP/s of float32 stated there. The rate
 # of bfloat16 follows from the 312 TFLOP/s of the A100. The H100's is an estimate, not checked
 # on a device: mma.sync gets 63 % of the 2048 multiply-adds that wgmma gets.
+_A100: Final = Gpu(
+    sms=108,
+    registers_per_sm=65536,
+    registers_per_thread=255,
+    registers_per_allocation=256,
+    shared_bytes_per_sm=164 * 1024,
+    shared_bytes_per_block=163 * 1024,
+    shared_bytes_reserved=1024,
+    shared_bytes_per_allocation=128,
+    max_threads_per_sm=2048,
+    max_threads_per_block=1024,
+    max_blocks_per_sm=32,
+    schedulers_per_sm=4,
+    warp=32,
+    l2_bytes=40 * 1024 * 1024,
+    memory_bytes_per_s=1555e9,
+    clock_hz=1410e6,
+    ffma_per_clock=64,
+    bf16_per_clock=1024,
+)
 PRESETS: Final[Mapping[str, Gpu]] = {
-    "sm_80": Gpu(
-        sms=108,
-        registers_per_sm=65536,
-        registers_per_thread=255,
-        registers_per_allocation=256,
-        shared_bytes_per_sm=164 * 1024,
-        shared_bytes_per_block=163 * 1024,
-        shared_bytes_reserved=1024,
-        shared_bytes_per_allocation=128,
-        max_threads_per_sm=2048,
-        max_threads_per_block=1024,
-        max_blocks_per_sm=32,
-        schedulers_per_sm=4,
-        warp=32,
-        l2_bytes=40 * 1024 * 1024,
-        memory_bytes_per_s=1555e9,
-        clock_hz=1410e6,
-        ffma_per_clock=64,
-        bf16_per_clock=1024,
-    ),
-    "sm_90": Gpu(
+    "sm_80": _A100,
+    "sm_90": replace(
+        _A100,
         sms=132,
-        registers_per_sm=65536,
-        registers_per_thread=255,
-        registers_per_allocation=256,
         shared_bytes_per_sm=228 * 1024,
         shared_bytes_per_block=227 * 1024,
-        shared_bytes_reserved=1024,
-        shared_bytes_per_allocation=128,
-        max_threads_per_sm=2048,
-        max_threads_per_block=1024,
-        max_blocks_per_sm=32,
-        schedulers_per_sm=4,
-        warp=32,
         l2_bytes=50 * 1024 * 1024,
         memory_bytes_per_s=3352e9,
         clock_hz=1980e6,

@@ -1,24 +1,15 @@
 """Facts of the GPUs of this machine, as the driver states them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.codegen.simt.device.driver import GpuDriver
-from ansorpy.gpus import Gpu
+from ansorpy.gpus import PRESETS, Gpu
 from ansorpy.target import Target, gpu_target
 
-# Float32 multiply-adds of one SM in one clock: "Arithmetic Instructions", CUDA C++ Programming
-# Guide 13.0. Other architectures since 8.6 have 128.
-FFMA_PER_CLOCK: Final[Mapping[str, int]] = {"sm_75": 64, "sm_80": 64}
-# Multiply-adds of bfloat16 by mma.sync (`ansorpy.gpus`). Others have 512 and more: an estimate.
-BF16_PER_CLOCK: Final[Mapping[str, int]] = {"sm_80": 1024, "sm_90": 1280}
-# Facts that no attribute tells, the same since compute capability 8.0: occupancy calculator of
-# Nsight Compute.
-REGISTERS_PER_THREAD: Final = 255
-REGISTERS_PER_ALLOCATION: Final = 256
-SHARED_BYTES_PER_ALLOCATION: Final = 128
-SCHEDULERS_PER_SM: Final = 4
+# A GPU without a preset: float32 multiply-adds of an SM in a clock as since 8.6 ("Arithmetic
+# Instructions", CUDA C++ Programming Guide 13.0); the bfloat16 rate is an estimate.
+UNKNOWN: Final = replace(PRESETS["sm_90"], bf16_per_clock=512)
 TRANSFERS_PER_CLOCK: Final = 2  # memory with double data rate
 
 
@@ -73,23 +64,18 @@ def _gpu(driver: GpuDriver, number: int, arch: str) -> Gpu:
         return driver.attribute(number, name)
 
     bytes_per_clock = TRANSFERS_PER_CLOCK * asked("memory_bus_bits") / 8
-    return Gpu(
+    return replace(  # no attribute tells the rest, which is the same since compute capability 8.0
+        PRESETS.get(arch, UNKNOWN),
         sms=asked("sms"),
         registers_per_sm=asked("registers_per_sm"),
-        registers_per_thread=REGISTERS_PER_THREAD,
-        registers_per_allocation=REGISTERS_PER_ALLOCATION,
         shared_bytes_per_sm=asked("shared_bytes_per_sm"),
         shared_bytes_per_block=asked("shared_bytes_per_block"),
         shared_bytes_reserved=asked("shared_bytes_reserved"),
-        shared_bytes_per_allocation=SHARED_BYTES_PER_ALLOCATION,
         max_threads_per_sm=asked("max_threads_per_sm"),
         max_threads_per_block=asked("max_threads_per_block"),
         max_blocks_per_sm=asked("max_blocks_per_sm"),
-        schedulers_per_sm=SCHEDULERS_PER_SM,
         warp=asked("warp"),
         l2_bytes=asked("l2_bytes"),
         memory_bytes_per_s=1e3 * asked("memory_clock_khz") * bytes_per_clock,
         clock_hz=1e3 * asked("clock_khz"),
-        ffma_per_clock=FFMA_PER_CLOCK.get(arch, 128),
-        bf16_per_clock=BF16_PER_CLOCK.get(arch, 512),
     )
