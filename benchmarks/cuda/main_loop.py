@@ -167,7 +167,7 @@ def main_loop(plan: Plan, row: Sequence[int], dtype: str) -> Row:
     own = tuple(_product(sizes, axis, (1, 3)) for axis in "ij")  # quads and neighbours
     step = _product(sizes, "k", (1,))
     code = simt_code(bind(plan, row, TARGET), TARGET)
-    launches = static_report(code, TARGET).launches
+    launches = static_report(code, TARGET)
     launch = max(launches, key=lambda one: multiply_adds(one.main, dtype))
     return {
         "sizes": sizes,

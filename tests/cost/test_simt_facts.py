@@ -144,7 +144,7 @@ def test_larger_tiles_of_a_thread_are_estimated_to_be_faster() -> None:
 @pytest.mark.parametrize(("n", "step"), [(1024, 8), (1024, 16), (1000, 8)])
 def test_instructions_of_a_step_are_those_of_the_machine_code(n: int, step: int) -> None:
     program = product(n, **WIDE, k_1=step)
-    (launch,) = static_report(simt_code(program, TARGET), TARGET).launches
+    (launch,) = static_report(simt_code(program, TARGET), TARGET)
     (found,) = facts(program)
     warps = found.threads // 32
     assert launch.main["FFMA"] == 64 * step
@@ -173,7 +173,7 @@ def test_matrix_instructions_are_those_of_the_definition() -> None:
 @needs_ptxas
 def test_instructions_of_a_step_on_matrices_are_those_of_the_machine_code() -> None:
     program = on_matrices(1024)
-    (launch,) = static_report(simt_code(program, TARGET), TARGET).launches
+    (launch,) = static_report(simt_code(program, TARGET), TARGET)
     (found,) = facts(program)
     assert launch.main["HMMA"] == found.matrix_products / 8 / (1024 // 32)
     assert found.instructions / 8 / (1024 // 32) == pytest.approx(launch.main.total, rel=0.15)

@@ -14,7 +14,6 @@ _INSTRUCTION: Final = re.compile(
 _JUMP: Final = re.compile(r"\(?(\.L_x_\w+)\)?")
 # Multiply-adds of a thread in one instruction, about: a loop of HMMA comes before its scalar tail.
 _MULTIPLY_ADDS: Final = {"FFMA": 1, "HMMA": 64, "HGMMA": 64, "HFMA2": 2, "IMMA": 64, "DFMA": 1}
-_BYTES: Final = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +39,6 @@ class Counts:
     def share(self, base: str) -> float:
         """Return the part of the instructions that have the code `base`, from 0 to 1."""
         return self[base] / self.total if self.total else 0.0
-
-    def widths(self, base: str) -> Mapping[int, int]:
-        """Return the number of accesses such as `LDG` by their width in bytes."""
-        found: Counter[int] = Counter()
-        for code, count in self.codes:
-            name, *suffixes = code.split(".")
-            if name == base:
-                found[next((_BYTES[one] for one in suffixes if one in _BYTES), 4)] += count
-        return dict(sorted(found.items()))
 
     @property
     def local_accesses(self) -> int:

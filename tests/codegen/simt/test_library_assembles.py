@@ -24,8 +24,8 @@ def test_every_launch_assembles_and_can_start(name: str, arch: str) -> None:
         assert LIBRARY.search(code)
         return
     report = static_report(code, target)
-    assert [one.launch for one in report.launches] == list(code.launches)
-    for one in report.launches:
+    assert [one.launch for one in report] == list(code.launches)
+    for one in report:
         assert not one.spills, one
         assert one.sass.all.local_accesses == 0
         assert one.occupancy.blocks_per_sm >= 1

@@ -350,7 +350,7 @@ BLOCKS: Final[dict[str, dict[str, int]]] = {
 @pytest.mark.parametrize("n", [4096, 1000, 1023])
 def test_a_block_of_128_by_256_by_32_keeps_the_tensor_cores_busy(arch: str, n: int) -> None:
     program = bound(product(n, n, n), **BLOCKS["bfloat16"])
-    *_, one = static_report(simt_code(program, GPU), cuda_target(arch)).launches
+    *_, one = static_report(simt_code(program, GPU), cuda_target(arch))
     assert not one.spills
     assert one.main["HMMA"] == 64
     assert one.main.total <= 210
@@ -363,7 +363,7 @@ def test_a_block_of_128_by_256_by_32_keeps_the_tensor_cores_busy(arch: str, n: i
 @pytest.mark.parametrize("n", [1024, 1000, 1023])
 def test_a_block_of_8_by_8_sums_of_a_thread_is_nine_tenths_multiply_adds(n: int) -> None:
     program = bound(product(n, n, n, "float32"), i_1=2, i_2=16, i_3=4, j_1=2, j_2=16, j_3=4, k_1=16)
-    *_, one = static_report(simt_code(program, GPU), GPU).launches
+    *_, one = static_report(simt_code(program, GPU), GPU)
     assert not one.spills
     assert one.main.share("FFMA") >= 0.9
     assert one.main["BAR"] == 1
@@ -378,7 +378,7 @@ def test_a_block_of_256_by_64_by_16_is_bound_by_the_tensor_cores(
 ) -> None:
     """An instruction takes a tensor core 6.4 clocks of sm_90, 8 of sm_80."""
     program = bound(product(1000, 1000, 1000, "float32", turned), **BLOCKS["float32"])
-    (one,) = static_report(simt_code(program, GPU), cuda_target(arch)).launches
+    (one,) = static_report(simt_code(program, GPU), cuda_target(arch))
     assert not one.spills
     assert one.main["HMMA"] == 64
     assert one.main.total <= 6.4 * 64

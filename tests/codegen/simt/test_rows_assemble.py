@@ -49,7 +49,7 @@ def assemble(dag: Dag, arch: str, step: type) -> int:
     for plan in chosen:
         (row,) = sample(plan, 1, rng)
         code = simt_code(bind(plan, tuple(map(int, row)), target), target)
-        for one in static_report(code, target).launches:
+        for one in static_report(code, target):
             assert not one.spills, (plan.choices, row, one)
             assert one.sass.all.local_accesses == 0
             assert one.occupancy.blocks_per_sm >= 1

@@ -67,13 +67,6 @@ def test_a_branch_to_itself_is_no_loop() -> None:
     assert second.main.total == 2
 
 
-def test_widths_of_loads_are_counted() -> None:
-    first = parse_sass(TEXT)[0]
-    assert first.all.widths("LDG") == {4: 1, 8: 1, 16: 1}
-    assert first.loops[1].widths("LDG") == {4: 1, 8: 1}
-    assert first.main.widths("LDS") == {16: 1}
-
-
 def test_nothing_has_no_share() -> None:
     assert Counts(()).share("FFMA") == 0.0
     assert parse_sass("") == ()
