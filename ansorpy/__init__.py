@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ansorpy import te as te
     from ansorpy.artifact import load_native as load_native
-    from ansorpy.bundle.load import load_model as load_model
     from ansorpy.client import Client as Client
     from ansorpy.client.load import load as load
     from ansorpy.errors import AnsorError as AnsorError
     from ansorpy.errors import SpecError as SpecError
     from ansorpy.measure.host import local_target as local_target
-    from ansorpy.model.api import compile_model as compile_model
-    from ansorpy.model.api import tune_model as tune_model
     from ansorpy.model.compile import ModelResult as ModelResult
     from ansorpy.model.entry import tune as tune
     from ansorpy.model.join import join_model as join_model
@@ -46,15 +43,12 @@ _HOMES = {
     "SpecError": "ansorpy.errors",
     "Target": "ansorpy.target",
     "compile": "ansorpy.model.torch_compile",
-    "compile_model": "ansorpy.model.api",
     "create_schedule": "ansorpy.schedule",
     "join_model": "ansorpy.model.join",
     "load": "ansorpy.client",
-    "load_model": "ansorpy.bundle.load",
     "load_native": "ansorpy.artifact",
     "local_target": "ansorpy.measure.host",
     "tune": "ansorpy.model.entry",
-    "tune_model": "ansorpy.model.api",
 }
 
 __all__ = [
@@ -68,16 +62,13 @@ __all__ = [
     "SpecError",
     "Target",
     "compile",
-    "compile_model",
     "create_schedule",
     "join_model",
     "load",
-    "load_model",
     "load_native",
     "local_target",
     "te",
     "tune",
-    "tune_model",
 ]
 
 

@@ -251,7 +251,7 @@ LINES = {
     "ansorpy/importers": 2_350,
     "ansorpy/loopir": 5_700,
     "ansorpy/measure": 10_600,
-    "ansorpy/model": 4_560,
+    "ansorpy/model": 4_480,
     "ansorpy/oracle": 1_050,
     "ansorpy/plan": 3_050,
     "ansorpy/population": 900,

@@ -15,8 +15,8 @@ from ansorpy.model.entry import tune as tune_function
 
 PUBLIC = [
     "AnsorError", "Client", "JsonlStore", "MemoryStore", "ModelResult", "Result", "Schedule",
-    "SpecError", "Target", "compile", "compile_model", "create_schedule", "join_model", "load",
-    "load_model", "load_native", "local_target", "te", "tune", "tune_model",
+    "SpecError", "Target", "compile", "create_schedule", "join_model", "load", "load_native",
+    "local_target", "te", "tune",
 ]  # fmt: skip
 
 
@@ -97,8 +97,8 @@ WRONG_CALLS: list[tuple[Callable[..., object], tuple[object, ...], dict[str, obj
         "Client.submit() has no argument 'second'; did you mean 'seconds'?",
     ),
     (
-        ansorpy.load_model, ("x.zip",), {"thread": 2},
-        "load_model() has no argument 'thread'; did you mean 'threads'?",
+        ansorpy.load, ("x.zip",), {"thread": 2},
+        "load() has no argument 'thread'; did you mean 'threads'?",
     ),
     (ansorpy.local_target, (1, 2, 3), {}, "local_target(): too many positional arguments"),
     (
@@ -121,6 +121,6 @@ def test_a_wrong_argument_names_the_function_and_the_nearest(
 
 
 def test_public_functions_keep_name_help_and_identity() -> None:
-    assert ansorpy.load_model is ansorpy.load_model
-    assert ansorpy.load_model.__name__ == "load_model"
-    assert "threads" in inspect.signature(ansorpy.load_model).parameters
+    assert ansorpy.load is ansorpy.load
+    assert ansorpy.load.__name__ == "load"
+    assert "threads" in inspect.signature(ansorpy.load).parameters

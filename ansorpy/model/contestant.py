@@ -36,9 +36,9 @@ Opened = Callable[[Mapping[str, Array]], Call]
 
 def ansorpy(path: Path, threads: int, _module: str) -> Opened:
     """Return our bundle."""
-    import ansorpy as ours
+    from ansorpy.bundle.load import load_model
 
-    model = ours.load_model(path, threads=threads)
+    model = load_model(path, threads=threads)
     known = {one.name for one in model.inputs}
 
     def bind(inputs: Mapping[str, Array]) -> Call:

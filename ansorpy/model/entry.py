@@ -12,7 +12,7 @@ from ansorpy.errors import SpecError, shown
 from ansorpy.frontends.source import dags_of
 from ansorpy.graph.graph import Graph
 from ansorpy.importers.suffixes import is_model
-from ansorpy.model.api import tune_model
+from ansorpy.model.api import request_of, tuned
 from ansorpy.model.compile import ModelResult
 from ansorpy.model.options import ModelOptions
 from ansorpy.progress import ignore
@@ -22,7 +22,9 @@ from ansorpy.tuner.api import tune_dags
 from ansorpy.tuner.options.conflicts import RequestKind, check_conflicts
 from ansorpy.tuner.options.keywords import keywords_after
 from ansorpy.tuner.options.option import Option
+from ansorpy.tuner.options.targets import target_for
 from ansorpy.tuner.options.tune_options import LocalOptions, values
+from ansorpy.tuner.parts.stores import store_of
 from ansorpy.tuner.requests.call_options import (
     EXAMPLES,
     BindOption,
@@ -139,10 +141,9 @@ def _tune_dags(call: TuneCall, dags: tuple[Dag, ...]) -> Result:
 def _tune_model(call: TuneCall, model: Path | Graph) -> ModelResult:
     _check_model(call)
     _refuse(call, "a model", (*OF_DAGS, *OF_MODULES))
-    return tune_model(
-        model, call.target, bind=call.bind, shapes=call.shapes, store=call.store, out=call.out,
-        progress=call.progress, on_event=call.on_event, **values(call, ModelOptions),
-    )  # fmt: skip
+    machine = target_for(call.target, call.cores)
+    request = request_of(call, model, machine, call.out, call.bind, call.shapes)
+    return tuned(request, store_of(call.store), call.progress, call.on_event)
 
 
 def _tune_module(call: TuneCall, module: Any) -> ModelResult:

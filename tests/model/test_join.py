@@ -19,7 +19,7 @@ from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Weight
 from ansorpy.graph.interp import run
 from ansorpy.measure.host import local_target
-from ansorpy.model.api import compile_model, request_of
+from ansorpy.model.api import request_of
 from ansorpy.model.check_inputs import random_inputs
 from ansorpy.model.compile import compiled
 from ansorpy.model.events import ModelEvent
@@ -175,8 +175,6 @@ def test_a_document_has_no_weights_to_join(bare: Path, tmp_path: Path) -> None:
     path.write_text(home_model(small_model()).sent.document.text)
     with pytest.raises(GraphError, match=r"cannot read weights of m\.graph\.json"):
         join_model(bare, path, tmp_path / "full.zip")
-    with pytest.raises(GraphError, match=r"cannot load the bundle of m\.graph\.json"):
-        compile_model(path)
     asked = request_of(ModelOptions(), path, local_target(1), tmp_path, {}, {})
     assert asked.document is not None
     assert asked.out == tmp_path / "m.zip"

@@ -12,8 +12,8 @@ from ansorpy.bundle.load import load_model
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.measure.host import local_target
 from ansorpy.model import judge
-from ansorpy.model.api import tune_model
 from ansorpy.model.compile import ModelResult
+from ansorpy.model.entry import tune
 from ansorpy.model.events import BundleWritten, Comparing
 from ansorpy.model.judge import Rivals, judged, name_of, rivals_of, verdict_of
 from ansorpy.model.options import ModelOptions
@@ -34,7 +34,7 @@ def model_file(folder: Path) -> Path:
 
 def tuned(folder: Path, **options: Any) -> tuple[list[object], ModelResult]:
     events: list[object] = []
-    result = tune_model(
+    result = tune(
         model_file(folder), out=folder / "plain.zip", trials=0, store=MemoryStore(),
         progress=False, on_event=events.append, **options,
     )  # fmt: skip

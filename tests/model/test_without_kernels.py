@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +17,8 @@ from ansorpy.graph.graph import Array
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import simplify
 from ansorpy.measure.host import local_target
-from ansorpy.model.api import tune_model
 from ansorpy.model.compile import compiled
+from ansorpy.model.entry import tune
 from ansorpy.model.explain import explanation
 from ansorpy.model.join import join_model
 from ansorpy.model.options import ModelOptions
@@ -96,22 +95,20 @@ class Place:
         return self.text
 
 
-@pytest.mark.parametrize(("kind", "by_name"), [(str, False), (Path, True), (Place, False)])
+@pytest.mark.parametrize("kind", [str, Path, Place])
 def test_a_bundle_is_written_to_a_path_of_any_kind(
-    tmp_path: Path, kind: Callable[[str], PathLike[str] | str], by_name: bool
+    tmp_path: Path, kind: Callable[[str], PathLike[str] | str]
 ) -> None:
     model, out = kind(str(tmp_path / "same.onnx")), kind(str(tmp_path / "new" / "own.zip"))
     facts = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     nodes = [helper.make_node("Identity", ["x"], ["y"])]
     save(helper.make_model(helper.make_graph(nodes, "same", facts[:1], facts[1:])), model)
-    told: dict[str, Any] = {"trials": 0, "store": MemoryStore(), "progress": False}
-    made = tune_model(model, out=out, **told) if by_name else tune_model(model, out, **told)
+    made = tune(model, out=out, trials=0, store=MemoryStore(), progress=False)
     with load_model(kind(str(made.bundle))) as loaded:
         np.testing.assert_array_equal(loaded(np.ones(2, np.float32)), [1, 1])
 
 
-def test_a_target_has_a_name_and_one_bundle_is_written(tmp_path: Path) -> None:
+def test_the_target_of_a_model_has_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a.onnx").touch()
     with pytest.raises(SpecError, match="cannot read target 'z80'"):
-        tune_model(tmp_path / "a.onnx", "z80")
-    with pytest.raises(SpecError, match=r"because out is b\.zip; expected one of them"):
-        tune_model(tmp_path / "a.onnx", "c.zip", out="b.zip")
+        tune(tmp_path / "a.onnx", "z80")

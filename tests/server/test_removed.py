@@ -32,7 +32,7 @@ def running(url: str) -> Iterator[Service]:
 
 
 def test_python_refuses_a_removed_option_by_name() -> None:
-    functions: tuple[Any, ...] = (ansorpy.tune, ansorpy.tune_model, ansorpy.Client.submit)
+    functions: tuple[Any, ...] = (ansorpy.tune, ansorpy.compile, ansorpy.Client.submit)
     for function in functions:
         with pytest.raises(SpecError) as caught:
             function(MM, transfer=True)

@@ -39,7 +39,7 @@ def perceptron(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_the_bundle_is_kept_where_asked(perceptron: Any) -> None:
     model, out, _, (x,) = perceptron
     with torch.no_grad():
-        assert torch.equal(ansorpy.load_model(out)(x), model(x))
+        assert torch.equal(ansorpy.load(out)(x), model(x))
 
 
 def test_a_compiled_module_tells_its_result_and_saves_its_bundle(tmp_path: Path) -> None:
