@@ -1,7 +1,7 @@
 """Options that share the trials of a tuning among its tasks, and the objective that they make."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Final
 
 from ansorpy.errors import SpecError
 from ansorpy.te.dag import Dag
@@ -15,6 +15,9 @@ from ansorpy.tuner.options.objective import (
     WithFixed,
 )
 from ansorpy.tuner.options.option import Option, OptionLimits
+
+if TYPE_CHECKING:
+    from ansorpy.tuner.options.tune_options import TuneOptions
 
 THROUGHPUT: Final = "throughput"  # the objective of copies side by side (ADR-0166)
 
@@ -74,26 +77,7 @@ ChosenTasks = Annotated[
 ]
 
 
-class AllocationOptions(Protocol):
-    """The options of a tuning that determine its objective."""
-
-    @property
-    def objective(self) -> str:
-        """The number that the tuning improves: `latency`, `speedup` or `throughput`."""
-        ...
-
-    @property
-    def network_targets_s(self) -> Mapping[str, float]:
-        """The latency in seconds at which a network is fast enough, by network."""
-        ...
-
-    @property
-    def task_targets_s(self) -> Mapping[str, float]:
-        """The latency in seconds at which a task is fast enough, by task."""
-        ...
-
-
-def check_allocation(options: AllocationOptions, networks: Networks, names: Sequence[str]) -> None:
+def check_allocation(options: "TuneOptions", networks: Networks, names: Sequence[str]) -> None:
     """Refuse targets of unknown networks and tasks.
 
     Raises:
@@ -119,7 +103,7 @@ def check_allocation(options: AllocationOptions, networks: Networks, names: Sequ
 
 
 def objective_of(
-    options: AllocationOptions,
+    options: "TuneOptions",
     networks: Networks,
     tasks: Sequence[str],
     fixed_s: Mapping[str, float],

@@ -43,6 +43,7 @@ from ansorpy.tuner.options.plugins import (
     OURS,
     SEARCHES,
     SPACES,
+    PartGroup,
     Plugin,
     chosen_part,
     failed,
@@ -208,10 +209,9 @@ def generator_of(
     Raises:
         PluginError: the generator cannot be loaded or made.
     """
-    plugin = chosen_part(SPACES, request)
-    made = plugin.make(request.target, request.seed)
-    check_methods(plugin, made, ("sketches",))
-    return (made if plugin.is_ours else PluggedSpace(plugin, made, request.allow)).sketches
+    plugin, generator = _new_part(SPACES, request, "sketches")
+    own = generator if plugin.is_ours else PluggedSpace(plugin, generator, request.allow)
+    return own.sketches
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +268,8 @@ def model_of(request: Request) -> CostModel:
     Raises:
         PluginError: the model cannot be loaded or made.
     """
-    plugin = chosen_part(COST_MODELS, request)
-    made = plugin.make(request.target, request.seed)
-    check_methods(plugin, made, ("predict", "update"))
-    model: CostModel = made if plugin.is_ours else PluggedModel(plugin, made)
-    return model
+    plugin, model = _new_part(COST_MODELS, request, "predict", "update")
+    return model if plugin.is_ours else PluggedModel(plugin, model)
 
 
 def strategy_of(request: Request) -> SearchStrategy:
@@ -281,11 +278,8 @@ def strategy_of(request: Request) -> SearchStrategy:
     Raises:
         PluginError: the strategy cannot be loaded or made.
     """
-    plugin = chosen_part(SEARCHES, request)
-    made = plugin.make(request.target, request.seed)
-    check_methods(plugin, made, ("propose",))
-    strategy: SearchStrategy = made if plugin.is_ours else PluggedSearch(plugin, made)
-    return strategy
+    plugin, strategy = _new_part(SEARCHES, request, "propose")
+    return strategy if plugin.is_ours else PluggedSearch(plugin, strategy)
 
 
 def told_parts(request: Request, strategy: SearchStrategy) -> Iterator[Plugged]:
@@ -310,6 +304,14 @@ def recorded_parts(request: Request) -> tuple[tuple[str, str, str], ...]:
 
 def _resumes(strategy: SearchStrategy) -> bool:
     return isinstance(strategy, ResumableStrategy)
+
+
+def _new_part(group: PartGroup, request: Request, *methods: str) -> tuple[Plugin, Any]:
+    """Return the part of a group that a request chooses, and a new object of it."""
+    plugin = chosen_part(group, request)
+    part = plugin.make(request.target, request.seed)
+    check_methods(plugin, part, methods)
+    return plugin, part
 
 
 def check_methods(plugin: Plugin, part: object, names: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ from ansorpy.errors import AnsorError, SpecError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.local import LocalBackEnd, LocalPool
+from ansorpy.measure.other_work import process_s
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.state.rule import Rule, name_of
@@ -47,7 +48,6 @@ Counts = tuple[int, int | None]  # sketches at a small and at a large shape
 SILENCE_S: Final = 300.0  # processor time of one operator at most; ours take a tenth of it
 PATIENCE: Final = 10  # times SILENCE_S until a child that sleeps, or has no processor, is ended
 LOOK_S: Final = 0.5  # between two looks at the child's processor time
-TICKS: Final = os.sysconf("SC_CLK_TCK")  # unit of processor time in /proc, per second
 GPU: Final = "cuda:sm_90"  # a preset: rules for a GPU are interpreted, and none has to be present
 PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 
@@ -218,12 +218,12 @@ def _line(child: "subprocess.Popen[str]", silence_s: float) -> str:
     """Return the next line of the child, which is killed if it takes too long over it."""
     assert child.stdout is not None  # a pipe
     heard = Event()
-    began, used = time.monotonic(), _processor_s(child.pid)
+    began, used = time.monotonic(), process_s(child.pid)
 
     def watch() -> None:
         while not heard.wait(LOOK_S):
             waited = time.monotonic() - began
-            if _processor_s(child.pid) - used > silence_s or waited > PATIENCE * silence_s:
+            if process_s(child.pid) - used > silence_s or waited > PATIENCE * silence_s:
                 child.kill()
 
     watching = Thread(target=watch)
@@ -233,12 +233,6 @@ def _line(child: "subprocess.Popen[str]", silence_s: float) -> str:
     finally:
         heard.set()
         watching.join()
-
-
-def _processor_s(pid: int) -> float:
-    """Return the processor time of a child so far, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def main() -> None:
