@@ -130,8 +130,6 @@ from ansorpy.topi.reduction import norm as norm
 from ansorpy.topi.reduction import prod as prod
 from ansorpy.topi.reduction import sum as sum
 from ansorpy.topi.resize import resample as resample
-from ansorpy.topi.resize import resize_linear as resize_linear
-from ansorpy.topi.resize import resize_nearest as resize_nearest
 from ansorpy.topi.sample import col2im as col2im
 from ansorpy.topi.sample import grid_sample as grid_sample
 from ansorpy.topi.sample import reverse_sequence as reverse_sequence

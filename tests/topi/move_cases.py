@@ -225,38 +225,3 @@ def one_hot(rng: Draw) -> Case:
     x, depth = tensor(rng, shape(rng, 0, 3), ("int8", "int32", "int64")), int(rng.integers(1, 7))
     made = topi.one_hot(topi.mod(x, 5), depth)
     return made, (x,), lambda x: (x[..., None] % 5 == np.arange(depth)).astype(float)
-
-
-def resize_nearest(rng: Draw) -> Case:
-    x = tensor(rng, (2, 3, *(int(n) for n in rng.integers(1, 9, 2))), ANY)
-    size = tuple(int(n) for n in rng.integers(1, 17, 2))
-    half = bool(rng.integers(2))
-
-    def positions(old: int, new: int) -> Any:
-        at = (2 * np.arange(new) + 1) * old // (2 * new) if half else np.arange(new) * old // new
-        return at
-
-    def want(x: Array) -> Array:
-        rows, columns = map(positions, x.shape[2:], size)
-        return np.asarray(x[:, :, rows[:, None], columns])
-
-    coordinates = "half_pixel" if half else "asymmetric"
-    made = topi.resize_nearest(x, (size[0], size[1]), coordinates=coordinates)
-    return made, (x,), want
-
-
-def resize_linear(rng: Draw) -> Case:
-    x = tensor(rng, (2, 3, *(int(n) for n in rng.integers(1, 9, 2))))
-    size = tuple(int(n) for n in rng.integers(1, 17, 2))
-    half = bool(rng.integers(2))
-
-    def along(x: Array, axis: int, new: int) -> Array:
-        old = x.shape[axis]
-        at = np.arange(new) * old / new + ((old / new - 1) / 2 if half else 0)
-        rows = np.moveaxis(x, axis, -1)
-        each = np.apply_along_axis(lambda row: np.interp(at, np.arange(old), row), -1, rows)
-        return np.moveaxis(each, -1, axis)
-
-    coordinates = "half_pixel" if half else "asymmetric"
-    made = topi.resize_linear(x, (size[0], size[1]), coordinates=coordinates)
-    return made, (x,), lambda x: along(along(x, 2, size[0]), 3, size[1])

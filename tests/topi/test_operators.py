@@ -86,8 +86,6 @@ CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
     "repeat": move_cases.repeat,
     "reshape": move_cases.reshape,
     "resample": move_cases.resample,
-    "resize_linear": move_cases.resize_linear,
-    "resize_nearest": move_cases.resize_nearest,
     "space_to_depth": move_cases.space_to_depth,
     "split": move_cases.split,
     "squeeze": move_cases.squeeze,

@@ -46,8 +46,8 @@ OPERATORS: Final = (
 ADDED: Final = (  # operators of models: indices, scans, windows, quantization
     "argmax", "argmin", "gather_elements", "gather_nd", "take", "scatter_elements", "scatter_nd",
     "tensor_scatter", "cumsum", "one_hot", "tril", "triu", "max_pool_with_index",
-    "col2im", "frames", "reverse_sequence", "grid_sample", "resample", "resize_linear",
-    "resize_nearest", "quantize_linear", "dequantize_linear", "saturate_cast", "bitwise_and",
+    "col2im", "frames", "reverse_sequence", "grid_sample", "resample",
+    "quantize_linear", "dequantize_linear", "saturate_cast", "bitwise_and",
     "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift", "trunc", "isinf",
     "truncate_divide", "group_norm", "instance_norm", "log_softmax", "global_avg_pool",
     "global_max_pool", "conv1d_transpose", "conv3d_transpose", "dft",
