@@ -1,74 +1,25 @@
-"""Einstein summation: of tensors as a tensor, of shapes as a Dag.
-
-einsum("ik,kj->ij", A, B)
-einsum("ik,kj->ij", (64, 32), (32, 16))
-"""
+"""Einstein summation of tensors: `einsum("ik,kj->ij", A, B)`."""
 
 import re
-import string
 from collections.abc import Sequence
 from functools import reduce
-from typing import overload
 
 from ansorpy.errors import SpecError
 from ansorpy.te import functions
-from ansorpy.te.build import dag
-from ansorpy.te.dag import Dag
 from ansorpy.te.scalar import Scalar
-from ansorpy.te.tensor import Tensor, compute, placeholder, reduce_axis
+from ansorpy.te.tensor import Tensor, compute, reduce_axis
 
 
-@overload
-def einsum(spec: str, *operands: Tensor, name: str = ...) -> Tensor: ...
-@overload
-def einsum(
-    spec: str,
-    *operands: Sequence[int],
-    dtype: str = ...,
-    constants: Sequence[int] = ...,
-    name: str = ...,
-) -> Dag: ...
-def einsum(
-    spec: str,
-    *operands: Tensor | Sequence[int],
-    dtype: str | None = None,
-    constants: Sequence[int] = (),
-    name: str = "einsum",
-) -> Tensor | Dag:
-    """Return the einsum of tensors as a tensor; of shapes, the Dag of it.
+def einsum(spec: str, *tensors: Tensor, name: str = "einsum") -> Tensor:
+    """Return the einsum of tensors.
 
-    The Dag has one input per shape, called A, B, ..., and the output `out`. A letter that is not in
-    the output is summed over. Without `->` the output has the letters that occur once, in
-    alphabetical order, as in NumPy. A letter may occur twice in an operand (a diagonal); `...` is
-    not supported.
-
-    Args:
-        dtype: of the inputs of a Dag; float32 unless given.
-        constants: positions of the inputs of a Dag that are constant weights.
-        name: of the tensor, or of the Dag.
+    A letter that is not in the output is summed over. Without `->` the output has the letters that
+    occur once, in alphabetical order, as in NumPy. A letter may occur twice in an operand (a
+    diagonal); `...` is not supported.
 
     Raises:
-        SpecError: the string is malformed, the shapes do not fit it, or tensors and shapes are
-            mixed.
+        SpecError: the string is malformed, or the shapes do not fit it.
     """
-    tensors = [one for one in operands if isinstance(one, Tensor)]
-    shapes = [one for one in operands if not isinstance(one, Tensor)]
-    if tensors and (shapes or constants or dtype is not None):
-        raise SpecError(
-            f"einsum {spec!r}: cannot mix tensors with shapes, dtype or constants because tensors"
-            " have their own; expected tensors only, or shapes only"
-        )
-    if tensors:
-        return _einsum(spec, tensors, name)
-    names = [letter for letter in string.ascii_uppercase if letter not in spec]
-    inputs = [
-        placeholder(shape, letter, dtype or "float32", constant=position in constants)
-        for position, (shape, letter) in enumerate(zip(shapes, names, strict=False))
-    ]
-    return dag(_einsum(spec, inputs, "out"), name, inputs=inputs)
-
-
-def _einsum(spec: str, tensors: Sequence[Tensor], name: str) -> Tensor:
     operands, output = _parse(spec)
     shapes = [tensor.shape for tensor in tensors]
     if len(operands) != len(shapes):

@@ -13,7 +13,7 @@ from ansorpy.oracle import error_bounds, reduction
 from ansorpy.oracle.error_bounds import Bounded
 from ansorpy.te.tensor_data import rounded
 from ansorpy.topi.suites import SUITE_SMALL
-from ansorpy.topi.workloads import Window, conv2d
+from ansorpy.topi.workloads import Window, conv2d, matmul
 from tests.oracle.plain_loops import Slow
 from tests.random_dag import DagLimits, random_dag, random_inputs
 
@@ -72,9 +72,9 @@ def test_bounds_of_the_library_hold_and_are_finite(name: str) -> None:
 
 
 def test_the_bound_of_a_product_is_k_roundings_of_the_magnitudes() -> None:
-    dag = te.einsum("ik,kj->ij", (7, 100), (100, 5))
+    dag = matmul(7, 5, 100)
     inputs = random_inputs(np.random.default_rng(0), dag)
-    bound = te.evaluate_bounded(dag, inputs)["out"][0].error
+    bound = te.evaluate_bounded(dag, inputs)["C"][0].error
     size = np.abs(inputs["A"].astype("f8")) @ np.abs(inputs["B"].astype("f8"))
     assert np.all(bound >= 100 * UNIT_ROUNDOFF["float32"] * size)
     assert np.all(bound <= 110 * UNIT_ROUNDOFF["float32"] * size)
@@ -236,7 +236,7 @@ def test_inputs_that_do_not_fit_are_refused(inputs: dict[str, Any], message: str
 def test_large_reductions_are_split_into_boxes() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(3, 1 << 20)), rng.normal(size=(1 << 20, 2))
-    dag = te.einsum("ik,kj->ij", a.shape, b.shape, dtype="float64")
+    dag = matmul(3, 2, 1 << 20, "float64")
     (out,) = te.evaluate(dag, {"A": a, "B": b})
     assert agrees(out, a @ b)
     low = te.placeholder(a.shape, "x", "float64")
