@@ -18,10 +18,8 @@ from ansorpy.topi.activation import hard_sigmoid as hard_sigmoid
 from ansorpy.topi.activation import hard_swish as hard_swish
 from ansorpy.topi.activation import leaky_relu as leaky_relu
 from ansorpy.topi.activation import mish as mish
-from ansorpy.topi.activation import prelu as prelu
 from ansorpy.topi.activation import relu as relu
 from ansorpy.topi.activation import relu6 as relu6
-from ansorpy.topi.activation import selu as selu
 from ansorpy.topi.activation import sigmoid as sigmoid
 from ansorpy.topi.activation import silu as silu
 from ansorpy.topi.activation import softplus as softplus

@@ -5,7 +5,7 @@ from math import pi, sqrt
 
 from ansorpy import te
 from ansorpy.te.tensor import Tensor, elementwise
-from ansorpy.topi.common import axis_of, require_float, require_length, shown
+from ansorpy.topi.common import require_float
 
 
 def relu(data: Tensor, *, name: str = "relu") -> Tensor:
@@ -24,22 +24,6 @@ def leaky_relu(data: Tensor, alpha: float = 0.01, *, name: str = "leaky_relu") -
     return elementwise(lambda x: te.select(x >= 0, x, x * alpha), data, name=name)
 
 
-def prelu(data: Tensor, slope: Tensor, axis: int = 1, *, name: str = "prelu") -> Tensor:
-    """Return x if x >= 0, else slope[c] * x, with c the index of `axis` (channels).
-
-    Raises:
-        SpecError: `slope` is not a vector as long as the axis, or has another dtype.
-    """
-    action = f"compute {name} along axis {axis} of {shown(data)}"
-    at = axis_of(axis, len(data.shape), action)
-    require_length(slope, data.shape[at], action)
-
-    def body(*i: te.Scalar) -> te.Scalar:
-        return te.select(data[i] >= 0, data[i], data[i] * slope[i[at]])
-
-    return te.compute(data.shape, body, name)
-
-
 def elu(data: Tensor, alpha: float = 1.0, *, name: str = "elu") -> Tensor:
     """Return x if x >= 0, else alpha * (exp(x) - 1)."""
     require_float(data, "compute elu")
@@ -51,14 +35,6 @@ def celu(data: Tensor, alpha: float = 1.0, *, name: str = "celu") -> Tensor:
     require_float(data, "compute celu")
     return elementwise(
         lambda x: te.select(x >= 0, x, (te.exp(x * (1 / alpha)) - 1) * alpha), data, name=name
-    )
-
-
-def selu(data: Tensor, *, name: str = "selu") -> Tensor:
-    """Return scale * elu(x, alpha) with the constants of Klambauer et al., 2017."""
-    alpha, scale = 1.6732632423543772, 1.0507009873554805
-    return elementwise(
-        lambda x: te.select(x >= 0, x, (te.exp(x) - 1) * alpha) * scale, data, name=name
     )
 
 

@@ -122,7 +122,6 @@ UNARY: Final = {
     "relu6": unary(topi.relu6, lambda x: np.clip(x, 0, 6), NUMBERS),
     "round": unary(lambda x: topi.round(x * 3), lambda x: np.rint(x * 3)),
     "rsqrt": unary(topi.rsqrt, lambda x: x**-0.5),
-    "selu": unary(topi.selu, lambda x: np.where(x >= 0, x, 1.6732632 * np.expm1(x)) * 1.0507010),
     "sigmoid": unary(topi.sigmoid, scipy.special.expit),
     "sign": unary(topi.sign, np.sign, SIGNED),
     "sin": unary(topi.sin, np.sin),
@@ -227,17 +226,6 @@ def bias_add(rng: Draw) -> Case:
     x = tensor(rng, extents, NUMBERS)
     bias = te.placeholder((extents[axis],), "bias", x.dtype)
     return topi.bias_add(x, bias, axis), (x, bias), lambda x, b: x + along(b, axis, x.ndim)
-
-
-def prelu(rng: Draw) -> Case:
-    extents = shape(rng, 2, 4)
-    x = tensor(rng, extents)
-    slope = te.placeholder((extents[1],), "slope", x.dtype)
-
-    def want(x: Array, s: Array) -> Array:
-        return np.where(x >= 0, x, x * along(s, 1, x.ndim))
-
-    return topi.prelu(x, slope), (x, slope), want
 
 
 def gelu(rng: Draw) -> Case:

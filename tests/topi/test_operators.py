@@ -36,7 +36,6 @@ CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
     "gelu": cases.gelu,
     "matmul": cases.matmul,
     "mod": cases.mod,
-    "prelu": cases.prelu,
     "where": cases.where,
     "dequantize_linear": quantize_cases.dequantize_linear,
     "quantize_linear": quantize_cases.quantize_linear,
