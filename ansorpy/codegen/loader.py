@@ -131,10 +131,6 @@ class Loaded:
         use_threads(threads)
         return call
 
-    def run_parallel(self, addresses: Sequence[int], threads: int) -> None:
-        """Run the timed phases, the tasks of each on `threads` threads."""
-        self.bind_parallel(addresses, threads)()
-
 
 def prepare_threads() -> None:
     """Compile the OpenMP launcher, or load it from numba's cache; from then on do not fork."""

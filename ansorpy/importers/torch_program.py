@@ -5,7 +5,7 @@ Parameters and buffers become weights in place: they must not change while the g
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from importlib.util import find_spec
@@ -91,21 +91,6 @@ def graph_of_program(program: Any, name: str = "model") -> Graph:
             weights[key] = weight_of(value.const_value)
             del model.graph.initializers[key]  # leaves it out of the protocol buffer
     return graph_of_model(onnx_ir.to_proto(model), name=name, weights=weights)
-
-
-def graph_of_module(
-    module: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
-    name: str = "",
-) -> Graph:
-    """Return the graph of a module; arguments and errors as for the two functions above.
-
-    Args:
-        name: the name of the graph; the name of the module's class unless given.
-    """
-    program = export_module(module, args, kwargs)
-    return graph_of_program(program, name or type(module).__name__)
 
 
 def only_tensors(program: Any) -> Any:

@@ -162,17 +162,6 @@ def bound_here(stmt: Stmt) -> tuple[str, ...]:
             return ()
 
 
-def free_variables(stmt: Stmt) -> frozenset[str]:
-    """Return the variables that occur in the statement and that nothing inside it binds."""
-    inner = frozenset[str]().union(*(free_variables(part) for part in stmt_children(stmt)))
-    # The extent of a For is evaluated outside the loop, all expressions of a Tile inside it.
-    if isinstance(stmt, Tile):
-        own = frozenset[str]().union(*map(variables, stmt_exprs(stmt)))
-        return own - set(bound_here(stmt))
-    own = frozenset[str]().union(*map(variables, stmt_exprs(stmt)))
-    return (inner - set(bound_here(stmt))) | own
-
-
 def substitute_stmt(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
     """Replace free variables by expressions.
 

@@ -42,7 +42,7 @@ def test_two_threads_run_every_task_of_a_matmul() -> None:
     inputs, exact = inputs_of(65, 50, 9, 48)
     program = matmul(65, 50, 9)
     arrays = arrays_of(program, inputs)
-    load(build(program, Target())).run_parallel([a.ctypes.data for a in arrays.values()], 2)
+    load(build(program, Target())).bind_parallel([a.ctypes.data for a in arrays.values()], 2)()
     np.testing.assert_allclose(arrays["C"], exact, atol=1e-5)
 
 

@@ -1,31 +1,16 @@
 import pytest
 
 from ansorpy.errors import LoweringError
-from ansorpy.loopir.nodes import Alloc, For, Prefetch, Scope, Seq, Stmt, Store, Tile
+from ansorpy.loopir.nodes import Alloc, For, Prefetch, Scope, Stmt, Store, Tile
 from ansorpy.loopir.printer import stmt_text
 from ansorpy.loopir.rewrite import (
-    free_variables,
     map_stmt,
     rename_buffers,
     seq,
     stores,
     substitute_stmt,
 )
-from tests.loopir.samples import add, buffer, c, matmul, mul, read, store, tiled_matmul, v
-
-
-def test_free_variables_are_those_that_nothing_inside_binds() -> None:
-    body = For("i", v("n"), store("O", (add(v("i"), v("base")),), read("A", v("i"))))
-    assert free_variables(body) == {"n", "base"}
-    # The extent stands outside its own loop.
-    assert free_variables(For("i", v("i"), Seq(()))) == {"i"}
-    tile = Tile((("i", 2),), (("j", 4),), store("O", (v("i"), v("j")), read("A", v("k"))))
-    assert free_variables(tile) == {"k"}
-
-
-def test_whole_programs_are_closed() -> None:
-    for program in (matmul(2, 3, 4), tiled_matmul(5, 7, 4, 2, 4)):
-        assert free_variables(program.phases[0].body) == frozenset()
+from tests.loopir.samples import buffer, c, matmul, mul, read, store, v
 
 
 def test_substitution_stops_at_the_loop_that_binds_the_name() -> None:

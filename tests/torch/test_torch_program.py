@@ -11,7 +11,7 @@ from ansorpy.graph.interp import run
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 
-from ansorpy.importers.torch_program import KEPT_ELEMENTS, graph_of_module  # noqa: E402
+from ansorpy.importers.torch_program import KEPT_ELEMENTS, export_module, graph_of_program  # noqa: E402
 from tests.torch.exports import FOLDER, exported  # noqa: E402
 from tests.torch.modules import MODULES, TwoResults, made  # noqa: E402
 
@@ -24,7 +24,7 @@ pytestmark = [
 @pytest.mark.parametrize("name", MODULES)
 def test_a_graph_computes_the_result_of_its_module(name: str) -> None:
     module, args = made(name)
-    graph = graph_of_module(module, args)
+    graph = graph_of_program(export_module(module, args))
     arrays = {one: arg.numpy() for one, arg in zip(graph.inputs, args, strict=True)}
     (result,) = run(graph, arrays).values()
     wanted = module(*args).detach().numpy()
@@ -33,7 +33,7 @@ def test_a_graph_computes_the_result_of_its_module(name: str) -> None:
 
 def test_large_parameters_are_weights_in_place() -> None:
     module, args = made("perceptron")
-    graph = graph_of_module(module, args)
+    graph = graph_of_program(export_module(module, args))
     places = {weight.array.ctypes.data for weight in graph.weights.values()}
     assert module[0].weight.numel() > KEPT_ELEMENTS
     assert module[0].weight.data_ptr() in places
@@ -41,7 +41,7 @@ def test_large_parameters_are_weights_in_place() -> None:
 
 def test_constants_are_left_out_of_the_graph() -> None:
     x, scale = torch.randn(3, 4), torch.randn(4)
-    graph = graph_of_module(TwoResults(), (x, 2), {"scale": scale})
+    graph = graph_of_program(export_module(TwoResults(), (x, 2), {"scale": scale}))
     assert len(graph.inputs) == 2
     arrays = map(np.asarray, (x, scale))
     found = list(run(graph, dict(zip(graph.inputs, arrays, strict=True))).values())
@@ -88,7 +88,7 @@ REFUSED = {
 def test_a_module_that_cannot_be_compiled_is_refused(name: str) -> None:
     module, message = REFUSED[name]
     with pytest.raises(GraphError, match=message):
-        graph_of_module(module, (torch.randn(3, 4),))
+        graph_of_program(export_module(module, (torch.randn(3, 4),)))
 
 
 @pytest.mark.parametrize("name", MODULES)
