@@ -21,7 +21,6 @@ import numpy as np
 from ansorpy.codegen.simt import device
 from ansorpy.codegen.simt.device.facts import facts_of
 from ansorpy.codegen.simt.device.kernel import DeviceCode
-from ansorpy.codegen.simt.device.sensors import Sensors, library_call
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.backend import DEVICE, TimedCall
 from ansorpy.measure.verify.inputs import Array
@@ -30,6 +29,7 @@ from ansorpy.te.tensor_data import storage
 from benchmarks.common import commit, today
 from benchmarks.cuda.kernels import Candidate, Prebuilt, candidates
 from benchmarks.cuda.operators import SMALL_CANDIDATES, Operator
+from benchmarks.cuda.sensors import Sensors, library_call
 from benchmarks.cuda.texts import Floor, multiply_adds
 from tests.emulation import device as emulation
 

@@ -25,8 +25,6 @@ import numpy as np
 
 from ansorpy import te
 from ansorpy.codegen.simt.assemble import has_assembler
-from ansorpy.codegen.simt.report import LaunchReport, static_report
-from ansorpy.codegen.simt.sass import Counts, Sass
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.expr.coalescing import WARP
 from ansorpy.measure.estimates import EstimatePool, emulated
@@ -45,6 +43,8 @@ from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tune import play
 from benchmarks.common import RESULTS, Row, chosen, percent, publish, say, table, write_lists
+from benchmarks.cuda.report import LaunchReport, static_report
+from benchmarks.cuda.sass import Counts, Sass
 
 TARGET: Final = cuda_target("sm_90")
 TRIALS: Final = 256

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.codegen.simt.sass import SassLine, kernel_lines
 from ansorpy.expr.coalescing import SECTOR_BYTES, WARP
+from benchmarks.cuda.sass import SassLine, kernel_lines
 
 MASK: Final = 0xFFFFFFFF
 STEPS: Final = 200_000  # instructions of a warp that are followed

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ansorpy.codegen.simt.assemble import Resources
-from ansorpy.codegen.simt.report import static_report
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.cost.simt import LaunchFacts, seconds
 from ansorpy.cost.simt_access import WarpTraffic, traffic
@@ -29,6 +28,7 @@ from ansorpy.plan.choices import naive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
+from benchmarks.cuda.report import static_report
 from tests.codegen.simt.test_blocks import row_of, tiled_plan
 from tests.codegen.simt.test_matrix_products import bound
 from tests.codegen.simt.test_matrix_products import product as bf16_product

@@ -2,7 +2,6 @@
 
 import pytest
 
-from ansorpy.codegen.simt.sass import Counts, Sass
 from benchmarks.cuda.main_loop import (
     CASES,
     Case,
@@ -13,6 +12,7 @@ from benchmarks.cuda.main_loop import (
     page,
     tuned,
 )
+from benchmarks.cuda.sass import Counts, Sass
 from tests.codegen.simt.test_report import needs_ptxas
 
 

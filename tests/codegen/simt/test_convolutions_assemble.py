@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ansorpy.codegen.simt.launch import SimtCode
-from ansorpy.codegen.simt.report import static_report
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.cost.simt import seconds
 from ansorpy.cost.simt_facts import program_facts
@@ -23,6 +22,7 @@ from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads as w
+from benchmarks.cuda.report import static_report
 from tests.codegen.simt.test_blocks import GPU, SAME, scratch
 from tests.codegen.simt.test_report import needs_ptxas
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.report import static_report
 from ansorpy.gpus import PRESETS
 from ansorpy.target import cuda_target
 from ansorpy.topi.suites import SUITE_SMALL
+from benchmarks.cuda.report import static_report
 from tests.codegen.simt.test_library import LIBRARY, written
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.fuzz.pairs import draw

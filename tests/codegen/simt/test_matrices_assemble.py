@@ -2,9 +2,9 @@
 
 import pytest
 
-from ansorpy.codegen.simt.report import static_report
 from ansorpy.gpus import PRESETS
 from ansorpy.target import cuda_target
+from benchmarks.cuda.report import static_report
 from tests.codegen.simt.emulator.test_pipeline import STEPS, product
 from tests.codegen.simt.test_report import needs_ptxas
 

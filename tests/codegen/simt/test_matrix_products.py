@@ -18,7 +18,6 @@ from ansorpy import te
 from ansorpy.codegen.simt.emulator import build_texts, load
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.matrices import LOAD
-from ansorpy.codegen.simt.report import static_report
 from ansorpy.codegen.simt.source import kernel_source
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.expr.dtypes import SIZE_BYTES
@@ -44,6 +43,7 @@ from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import activation
 from ansorpy.topi.workloads import Window, conv2d, conv2d_bias_relu, conv2d_nhwc
+from benchmarks.cuda.report import static_report
 from tests.codegen.simt.emulator.fragments import bf16
 from tests.codegen.simt.test_blocks import EMULATOR, GPU, row_of, tiled_plan
 from tests.codegen.simt.test_report import needs_ptxas

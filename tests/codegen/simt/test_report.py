@@ -4,10 +4,10 @@ import pytest
 
 from ansorpy.codegen.simt.assemble import assemble, program
 from ansorpy.codegen.simt.ptx import ptx
-from ansorpy.codegen.simt.report import static_report
 from ansorpy.errors import BuildError
 from ansorpy.gpus import PRESETS
 from ansorpy.target import Target, cuda_target
+from benchmarks.cuda.report import static_report
 from tests.codegen.simt.texts import SQUARES, row_products
 
 

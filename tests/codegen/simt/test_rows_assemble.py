@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.report import static_report
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.gpus import PRESETS
 from ansorpy.plan.bind import bind
@@ -18,6 +17,7 @@ from ansorpy.state.steps import CacheRead, Rfactor
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads as w
+from benchmarks.cuda.report import static_report
 from tests.codegen.simt.test_report import needs_ptxas
 
 PLANS: Final = 3  # plans of an operator, from all over its list

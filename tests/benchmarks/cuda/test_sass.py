@@ -1,6 +1,6 @@
 """Loops and counts of SASS, in texts of the form that nvdisasm prints."""
 
-from ansorpy.codegen.simt.sass import Counts, parse_sass
+from benchmarks.cuda.sass import Counts, parse_sass
 
 TEXT = """
 //--------------------- .text.phase0 --------------------------

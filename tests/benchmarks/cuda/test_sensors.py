@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ctypes import c_int, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
-from ansorpy.codegen.simt.device.sensors import SIGNATURES, Reading, Sensors, library_call
+from benchmarks.cuda.sensors import SIGNATURES, Reading, Sensors, library_call
 
 HANDLE = 0x77
 VALUES = {

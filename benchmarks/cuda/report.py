@@ -6,9 +6,9 @@ from ansorpy.codegen.simt.assemble import Cubin, Resources, assemble, disassembl
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.occupancy import GpuOccupancy, occupancy
 from ansorpy.codegen.simt.ptx import ptx
-from ansorpy.codegen.simt.sass import Counts, Sass, parse_sass
 from ansorpy.gpus import Gpu
 from ansorpy.target import Target
+from benchmarks.cuda.sass import Counts, Sass, parse_sass
 
 
 @dataclass(frozen=True, slots=True)
