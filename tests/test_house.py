@@ -242,7 +242,7 @@ LINES = {
     "ansorpy/artifact": 3_800,
     "ansorpy/bundle": 2_010,
     "ansorpy/client": 1_300,
-    "ansorpy/codegen": 12_130,
+    "ansorpy/codegen": 12_080,
     "ansorpy/cost": 1_500,
     "ansorpy/expr": 2_150,
     "ansorpy/features": 2_550,

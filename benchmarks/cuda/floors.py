@@ -36,7 +36,7 @@ def travelling(sms: int, l2_bytes: int) -> Mapping[str, Floor]:
 
 
 def run(bench: Bench) -> None:
-    """Time the kernels, and a chain of empty launches in a stream and as a graph."""
+    """Time the kernels."""
     gpu = bench.facts.gpu
     for name, floor in floors(gpu.sms, gpu.l2_bytes, bench.emulated).items():
         call = bench.bound(bench.floor_code(floor, name))
@@ -47,28 +47,3 @@ def run(bench: Bench) -> None:
         }
         work = {unit: amount for unit, amount in rates.items() if amount}
         bench.time(name, call, work)
-    _latency(bench)
-
-
-def _latency(bench: Bench) -> None:
-    """Time a program of several empty launches, in a stream and as a graph."""
-    one = bench.floor_code(nothing(), "launch")
-    launches = 2 if bench.emulated else 16
-    several = type(one)(one.images * launches, one.launches * launches, one.buffers)
-    kernel = bench.module.load(several)
-    held = bench.arrays_of(several)
-    call = kernel.bind([array.ctypes.data for array in held])
-    samples, loops = (2, 1) if bench.emulated else (20, 10)
-    gaps = call.gaps(samples, loops)
-    if bench.emulated:
-        bench.add("gaps", {"launches": launches, "times": "emulated"})
-        return
-    bench.add(
-        "gaps",
-        {
-            "launches": launches,
-            "stream_s": gaps.stream_s / launches,
-            "graph_s": gaps.graph_s / launches,
-            "kernel_s": sum(gaps.kernels_s) / launches,
-        },
-    )

@@ -2,8 +2,6 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import median
 from typing import Final
 
 from ansorpy.codegen.simt.device.driver import GpuDriver
@@ -11,31 +9,6 @@ from ansorpy.codegen.simt.device.memory import DeviceArena
 
 FLUSHES: Final = 2  # sizes of the L2 cache that are overwritten, so that none of it is left
 Start = Callable[[], None]  # launches a kernel in the stream
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchGaps:
-    """Seconds of a program, and of its launches alone.
-
-    Args:
-        stream_s: the launches one after the other in a stream.
-        graph_s: their graph, replayed.
-        kernels_s: each kernel alone, by graphs of it in a row.
-    """
-
-    stream_s: float
-    graph_s: float
-    kernels_s: tuple[float, ...]
-
-    @property
-    def before_s(self) -> float:
-        """Seconds between launches in a stream, before and after them."""
-        return self.stream_s - sum(self.kernels_s)
-
-    @property
-    def after_s(self) -> float:
-        """Seconds between launches in a graph, before and after them."""
-        return self.graph_s - sum(self.kernels_s)
 
 
 class Replay:
@@ -60,14 +33,10 @@ class Replay:
 
     def seconds(self, loops: int) -> float:
         """Return the seconds of `loops` replays in a row, by the clock of the device."""
-        return self.between(self.start, loops)
-
-    def between(self, start: Start, loops: int = 1) -> float:
-        """Return the seconds of work that `start` adds to the stream `loops` times."""
         first, last = self._events
         self.driver.record(first)
         for _ in range(loops):
-            start()
+            self.start()
         self.driver.record(last)
         return self.driver.elapsed_s(first, last)
 
@@ -140,32 +109,6 @@ class GraphCall:
             self._driver.fill_in_stream(self._flush, turn % 256, self._flush_bytes)
             total += self._replay.seconds(1)
         return total
-
-    def gaps(self, samples: int, loops: int) -> LaunchGaps:
-        """Return the seconds of a program before and after its launches became a graph.
-
-        Args:
-            samples: of each number, of which the median counts.
-            loops: runs of a sample in a row.
-        """
-
-        def timed(run: Callable[[int], float]) -> float:
-            return median(run(loops) / loops for _ in range(samples))
-
-        def in_stream() -> None:
-            for start in self._starts:
-                start()
-
-        alone = [Replay(self._driver, [start] * 2) for start in self._starts]
-        single = [Replay(self._driver, [start]) for start in self._starts]
-        # The second launch of a graph begins when the first has ended: the difference is a kernel.
-        kernels = [
-            timed(two.seconds) - timed(one.seconds) for two, one in zip(alone, single, strict=True)
-        ]
-        stream_s = timed(lambda n: self._replay.between(in_stream, n))
-        return LaunchGaps(
-            stream_s, timed(self._replay.seconds), tuple(max(0.0, k) for k in kernels)
-        )
 
 
 def _freed(driver: GpuDriver, graph: int, events: Sequence[int]) -> None:

@@ -136,11 +136,6 @@ def test_several_launches_are_one_graph(monkeypatch: pytest.MonkeyPatch) -> None
         call()  # a replay: nothing is launched one by one
         call()
     assert np.array_equal(x, 16.0 * np.arange(COUNT))
-    gaps = call.gaps(samples=3, loops=2)
-    assert len(gaps.kernels_s) == 2
-    assert gaps.stream_s > 0
-    assert gaps.before_s == gaps.stream_s - sum(gaps.kernels_s)
-    assert gaps.after_s == gaps.graph_s - sum(gaps.kernels_s)
 
 
 def test_phases_ahead_run_once_and_not_in_the_call() -> None:
