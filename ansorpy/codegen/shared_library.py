@@ -218,10 +218,6 @@ def _opened(code: bytes, symbols: Mapping[str, str]) -> _Opened:
     return _Opened(address, library)
 
 
-def prepare_threads() -> None:
-    """Do nothing: a library starts its own threads."""
-
-
 def load(built: Library) -> LoadedLibrary:
     """Make an exported library callable in this process.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from ansorpy.codegen.exported_types import Export
-from ansorpy.codegen.kernel import Kernel, PhaseInfo
+from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.simt.assemble import Resources, assemble, has_assembler
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.ptx import ptx
@@ -56,15 +56,6 @@ def build(what: Program | Export, target: Target) -> EstimatedCode:
     return EstimatedCode(code.launches, code.buffers, _outcome(what, code, known, target))
 
 
-def build_source(kernel: Kernel, target: Target) -> EstimatedCode:
-    """Refuse: candidates of a search are programs.
-
-    Raises:
-        BuildError: always.
-    """
-    raise BuildError("cannot estimate a source; expected a program for a GPU")
-
-
 def load(built: EstimatedCode) -> CallableCode:
     """Refuse: an estimate cannot be called.
 
@@ -72,10 +63,6 @@ def load(built: EstimatedCode) -> CallableCode:
         BuildError: always.
     """
     raise BuildError(f"cannot run {len(built.launches)} launches that were only estimated")
-
-
-def prepare_threads() -> None:
-    """Do nothing: nothing runs."""
 
 
 def resources_of(code: SimtCode, target: Target) -> tuple[Resources, ...]:

@@ -1,4 +1,4 @@
-"""The interface of a code generator: a module with `build`, `build_source` and `load`.
+"""The interface of a code generator: a module with `build` and `load`.
 
 A back end is named by its import path, because child processes import it.
 """
@@ -9,12 +9,13 @@ from typing import Final, Protocol, cast, runtime_checkable
 
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
+from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
 
 CODEGEN: Final = "ansorpy.codegen.loader"
 DEVICE: Final = "ansorpy.codegen.simt.device"  # a GPU of this machine
-SHARED: Final = "ansorpy.codegen.shared_library"  # `build` takes an Export; no `build_source`
+SHARED: Final = "ansorpy.codegen.shared_library"  # `build` takes an Export
 
 
 class MachineCode(Protocol):
@@ -70,23 +71,35 @@ class TimedCall(Protocol):
 
 
 class Backend(Protocol):
-    """A code generator."""
+    """A code generator.
+
+    Two functions are optional: `build_source`, which compiles delivered source as `build` does
+    programs, and `prepare_threads`, which loads the runtime of `bind_parallel`.
+    """
 
     BUILT: type  # class of the machine code, as which answers of builders are read
 
     def build(self, program: Program | Export, target: Target) -> MachineCode:
         """Return machine code; BuildError if the back end refuses."""
 
-    def build_source(self, kernel: Kernel, target: Target) -> MachineCode:
-        """Return machine code made from delivered source."""
-
     def load(self, built: MachineCode) -> CallableCode:
         """Return callable code in this process."""
-
-    def prepare_threads(self) -> None:
-        """Load the runtime of `bind_parallel`; it may write to the folder of compiled code."""
 
 
 def backend(name: str) -> Backend:
     """Import the back end called `name`."""
     return cast(Backend, importlib.import_module(name))
+
+
+def build_source(name: str, kernel: Kernel, target: Target) -> MachineCode:
+    """Return machine code of delivered source; BuildError if the back end compiles none."""
+    module = backend(name)
+    if not hasattr(module, "build_source"):
+        raise BuildError(f"cannot build a source by {name} because it has none; expected a program")
+    built: MachineCode = module.build_source(kernel, target)
+    return built
+
+
+def prepare_threads(name: str) -> None:
+    """Import a back end and its threads, which may write to the folder of compiled code."""
+    getattr(backend(name), "prepare_threads", lambda: None)()

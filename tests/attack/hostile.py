@@ -37,10 +37,6 @@ def build_source(kernel: Kernel, target: Target) -> FakeBuilt:
     return fake.build_source(kernel, target)
 
 
-def prepare_threads() -> None:
-    pass
-
-
 def load(built: FakeBuilt) -> fake.Fake:
     return Hostile(built) if "|" in built.name else fake.load(built)
 

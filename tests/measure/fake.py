@@ -79,10 +79,6 @@ def load(built: FakeBuilt) -> "Fake":
     return Fake(built)
 
 
-def prepare_threads() -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Fake:
     built: FakeBuilt

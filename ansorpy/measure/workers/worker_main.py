@@ -14,7 +14,7 @@ from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.runtime.native_launcher import native_runtime
 from ansorpy.errors import DeviceFault
-from ansorpy.measure.backend import backend
+from ansorpy.measure.backend import backend, build_source, prepare_threads
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.protocols import BuildRequest, BuildResult
 from ansorpy.measure.sandbox.confine import is_early, settle
@@ -110,15 +110,15 @@ def watch(phase: str, layout: Layout = ()) -> None:
 
 def prepare(name: str) -> None:
     """Import the back end, unless the fork server preloaded it."""
-    module = backend(name)
+    backend(name)
     if is_early():
-        module.prepare_threads()
+        prepare_threads(name)
 
 
 def _lock_down(name: str) -> None:
     """Fill the folder of compiled code while it is writable, then make it read-only."""
     if is_early() and name:
-        backend(name).prepare_threads()
+        prepare_threads(name)
     settle()
 
 
@@ -129,7 +129,7 @@ def build(request: BuildRequest) -> BuildResult:
     module = backend(request.backend)
     match request.what:
         case Kernel():
-            built = module.build_source(request.what, request.target)
+            built = build_source(request.backend, request.what, request.target)
         case Export():
             built = module.build(request.what, request.target)
         case _:

@@ -6,8 +6,6 @@ right, and its times are times of this processor.
 
 from functools import cache
 
-from ansorpy.codegen.kernel import Kernel
-from ansorpy.codegen.simt.device.backend import refuse_source
 from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.codegen.simt.device.kernel import DeviceCode, DeviceKernel
 from ansorpy.codegen.simt.launch import SimtCode
@@ -34,16 +32,6 @@ def build_texts(code: SimtCode, arch: str) -> DeviceCode:
     return DeviceCode(tuple(text.encode() for text in code.texts), code.launches, code.buffers)
 
 
-def build_source(kernel: Kernel, target: Target) -> DeviceCode:
-    """Refuse: a kernel that is delivered as source is for a CPU.
-
-    Raises:
-        BuildError: always.
-    """
-    del target
-    return refuse_source(kernel)
-
-
 def load(built: DeviceCode) -> DeviceKernel:
     """Load kernels with the emulated driver of this process.
 
@@ -52,10 +40,6 @@ def load(built: DeviceCode) -> DeviceKernel:
         DeviceError: a module does not load.
     """
     return DeviceKernel(built, driver())
-
-
-def prepare_threads() -> None:
-    """Do nothing: threads of this machine launch no kernels."""
 
 
 @cache

@@ -2,8 +2,7 @@
 
 from functools import cache
 
-from ansorpy.codegen.kernel import Kernel
-from ansorpy.codegen.simt.device.backend import build_texts, refuse_source
+from ansorpy.codegen.simt.device.backend import build_texts
 from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.codegen.simt.device.functions import driver_library
 from ansorpy.codegen.simt.device.kernel import DeviceCode, DeviceKernel
@@ -23,16 +22,6 @@ def build(program: Program, target: Target) -> DeviceCode:
     return build_texts(simt_code(program, target), target.cpu)
 
 
-def build_source(kernel: Kernel, target: Target) -> DeviceCode:
-    """Refuse: a kernel that is delivered as source is for a CPU.
-
-    Raises:
-        BuildError: always.
-    """
-    del target
-    return refuse_source(kernel)
-
-
 def load(built: DeviceCode) -> DeviceKernel:
     """Load kernels on the first GPU that this process may use.
 
@@ -41,10 +30,6 @@ def load(built: DeviceCode) -> DeviceKernel:
         DeviceError: there is no GPU, or a module does not load.
     """
     return DeviceKernel(built, driver())
-
-
-def prepare_threads() -> None:
-    """Do nothing: threads of this machine launch no kernels."""
 
 
 @cache

@@ -1,11 +1,9 @@
 """Images of kernels for a GPU."""
 
-from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simt.assemble import assemble, has_assembler
 from ansorpy.codegen.simt.device.kernel import DeviceCode
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.ptx import ptx
-from ansorpy.errors import BuildError
 
 
 def build_texts(code: SimtCode, arch: str) -> DeviceCode:
@@ -26,14 +24,3 @@ def image(text: str, arch: str) -> bytes:
     """
     made = ptx(text, arch)
     return assemble(made, arch).code if has_assembler() else made.encode()
-
-
-def refuse_source(kernel: Kernel) -> DeviceCode:
-    """Refuse: a kernel that is delivered as source is for a CPU.
-
-    Raises:
-        BuildError: always.
-    """
-    raise BuildError(
-        f"cannot build a source of {len(kernel.phases)} phases for a GPU; expected a program"
-    )

@@ -3,13 +3,6 @@
 Every thread of a block is a fibre; the text of the kernel is compiled for this processor.
 """
 
-from ansorpy.codegen.simt.emulator.loader import (
-    BUILT,
-    build,
-    build_source,
-    build_texts,
-    load,
-    prepare_threads,
-)
+from ansorpy.codegen.simt.emulator.loader import BUILT, build, build_texts, load
 
-__all__ = ["BUILT", "build", "build_source", "build_texts", "load", "prepare_threads"]
+__all__ = ["BUILT", "build", "build_texts", "load"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from ansorpy.codegen.jit_link import jit_link
-from ansorpy.codegen.kernel import Kernel, PhaseInfo
+from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.llvm_ir import OPT, object_bytes
 from ansorpy.codegen.runtime.native_launcher import word_array
 from ansorpy.codegen.simt.emulator.copies_text import NO_ARRIVALS
@@ -134,15 +134,6 @@ def _check(launch: Launch) -> None:
         )
 
 
-def build_source(kernel: Kernel, target: Target) -> Emulated:
-    """Refuse: no kernel for a GPU is delivered as source.
-
-    Raises:
-        BuildError: always.
-    """
-    raise BuildError("cannot build a source for the emulator; expected a program")
-
-
 def load(built: Emulated) -> "EmulatedKernel":
     """Make built kernels callable in this process.
 
@@ -150,10 +141,6 @@ def load(built: Emulated) -> "EmulatedKernel":
         BuildError: an object is not one of ours, or the addresses of shared memory are taken.
     """
     return EmulatedKernel(built)
-
-
-def prepare_threads() -> None:
-    """Do nothing: blocks run one after the other on the thread that calls."""
 
 
 class EmulatedKernel:
