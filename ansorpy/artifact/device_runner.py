@@ -153,7 +153,7 @@ class LoadedModule:
         """Return the launches over buffers at these addresses, by name."""
         return [
             bound_launch(
-                self.device.driver, kernel, launch["blocks"], launch["threads"],
+                self.device.driver.call, kernel, launch["blocks"], launch["threads"],
                 launch["dynamic_bytes"],
                 [addresses[self.tensors[at].name] for at in launch["arguments"]],
             )

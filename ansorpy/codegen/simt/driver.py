@@ -76,7 +76,7 @@ class Driver:
         """
         code = self.function(name)(*arguments)
         if code:
-            raise DriverError(f"{name} failed because of {self.error_name(code)}", code)
+            raise DriverError(f"{name} failed because of {error_name(self.function, code)}", code)
 
     def function(self, name: str) -> Any:
         """Return a function of the library."""
@@ -86,12 +86,17 @@ class Driver:
         found.argtypes, found.restype = SIGNATURES[name], ctypes.c_int
         return found
 
-    def error_name(self, code: int) -> str:
-        """Return the driver's name of an error, with its number."""
-        text = ctypes.c_char_p()
-        failed = self.function("cuGetErrorName")(code, ctypes.byref(text))
-        name = "" if failed or text.value is None else text.value.decode("ascii", "replace")
-        return f"{name or 'an unknown error'} ({code})"
+
+def error_name(function: Callable[[str], Any], code: int) -> str:
+    """Return the driver's name of an error, with its number.
+
+    Args:
+        function: returns a function of the driver by its name.
+    """
+    text = ctypes.c_char_p()
+    failed = function("cuGetErrorName")(code, ctypes.byref(text))
+    name = "" if failed or text.value is None else text.value.decode("ascii", "replace")
+    return f"{name or 'an unknown error'} ({code})"
 
 
 class Device:
@@ -145,7 +150,7 @@ class Module:
         if error:
             said = log.value.decode("utf-8", "replace").strip()
             raise DriverError(
-                f"cannot load a kernel because of {device.driver.error_name(error)}"
+                f"cannot load a kernel because of {error_name(device.driver.function, error)}"
                 f"{f': {said}' if said else ''}",
                 error,
             )
@@ -199,7 +204,7 @@ def _quietly(device: Device, name: str, handle: Any) -> None:
 
 
 def bound_launch(
-    driver: Driver,
+    call: Callable[..., None],
     kernel: int,
     blocks: int,
     threads: int,
@@ -210,6 +215,7 @@ def bound_launch(
     """Return the launch of a kernel as a function without arguments.
 
     Args:
+        call: calls a function of the driver, by its name and with its arguments.
         blocks, threads: of a grid and of a block of one dimension.
         shared_bytes: dynamic shared memory of a block.
         addresses: parameters of the kernel, in order.
@@ -223,6 +229,6 @@ def bound_launch(
     arguments = (kernel, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, places, None)
 
     def launch(_alive: Any = words) -> None:
-        driver.call("cuLaunchKernel", *arguments)
+        call("cuLaunchKernel", *arguments)
 
     return launch

@@ -15,7 +15,13 @@ from ansorpy.codegen.simt.device.functions import (
     THREAD_LOCAL,
     Library,
 )
-from ansorpy.codegen.simt.driver import ERROR_LOG, ERROR_LOG_BYTES, LOG_BYTES, Driver, bound_launch
+from ansorpy.codegen.simt.driver import (
+    ERROR_LOG,
+    ERROR_LOG_BYTES,
+    LOG_BYTES,
+    bound_launch,
+    error_name,
+)
 from ansorpy.errors import DeviceError, DeviceFault
 
 NAME_BYTES: Final = 128
@@ -40,7 +46,7 @@ class DeviceFunction:
     local_bytes: int
 
 
-class GpuDriver(Driver):
+class GpuDriver:
     """The calls of one process; `fault` is the error that ended its context, "" if none.
 
     Args:
@@ -53,7 +59,6 @@ class GpuDriver(Driver):
     """
 
     def __init__(self, library: Library) -> None:
-        # The initialiser of the base class loads the library of this machine.
         self.library = library
         self.fault = ""
         self.stream = self.device = 0
@@ -80,7 +85,7 @@ class GpuDriver(Driver):
         return int(self.function(name)(*arguments))
 
     def _error(self, what: str, code: int, log: str = "") -> DeviceError:
-        error = device_error(what, code, self.error_name(code), log)
+        error = device_error(what, code, error_name(self.function, code), log)
         if isinstance(error, DeviceFault):
             self.fault = str(error)
         return error
@@ -221,7 +226,7 @@ class GpuDriver(Driver):
     ) -> None:
         """Launch a kernel whose parameters are addresses, after earlier work of the stream."""
         start = bound_launch(
-            self, function.handle, blocks, threads, dynamic_bytes, addresses, self.stream
+            self.call, function.handle, blocks, threads, dynamic_bytes, addresses, self.stream
         )
         try:
             start()
