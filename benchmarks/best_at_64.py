@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from math import inf
 from pathlib import Path
@@ -59,7 +59,7 @@ class TrialTable:
         stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         fields = stored.get("target")
         if fields is not None:
-            target = Target(**{**fields, "features": tuple(fields["features"])})
+            target = Target.of_facts(fields)
         self.target = target or local_target(1)
         self.costs_s: dict[str, float | None] = stored.get("costs_s", {})
 
@@ -72,7 +72,7 @@ class TrialTable:
         """Write the table, one row per line."""
         self.path.parent.mkdir(exist_ok=True)
         rows = (f'"{key}":{json.dumps(cost)}' for key, cost in sorted(self.costs_s.items()))
-        head, body = json.dumps({"target": asdict(self.target)})[:-1], ",\n".join(rows)
+        head, body = json.dumps({"target": self.target.facts()})[:-1], ",\n".join(rows)
         self.path.write_text(f'{head},"costs_s":{{\n{body}\n}}}}\n')
 
 
@@ -127,7 +127,7 @@ class Proposals:
 
     def __init__(self, checkout: Path, workload: str, seed: int, target: Target) -> None:
         script = Path(__file__).with_name("proposals.py")
-        wanted = json.dumps(asdict(target))
+        wanted = json.dumps(target.facts())
         self._process = subprocess.Popen(
             [sys.executable, "-P", script, workload, str(seed), str(TRIALS), wanted],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=checkout,

@@ -87,9 +87,7 @@ class Search:
 
 def main(workload: str, seed: str, trials: str, target: str) -> None:
     """Propose candidates round by round, and read their times."""
-    fields = json.loads(target)
-    fields["features"] = tuple(fields["features"])
-    search = Search(FIVE[workload](), Target(**fields), int(seed))
+    search = Search(FIVE[workload](), Target.of_facts(json.loads(target)), int(seed))
     engine = str(Path(ansorpy.__file__).parents[1])
     _say({"workload": search.key, "plans": len(search.plans), "engine": engine})
     while (left := int(trials) - len(search.costs_s)) > 0:

@@ -32,7 +32,7 @@ from ansorpy.rules.tiling import Tiling
 from ansorpy.rules.tiling_with_fusion import TilingWithFusion
 from ansorpy.rules.winograd import Winograd
 from ansorpy.state.rule import Rule
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target
 
 RELEASED_CPU: tuple[Rule, ...] = (
     AlwaysInline(everything=False),
@@ -117,9 +117,5 @@ __all__ = [
 
 
 def released(target: Target) -> tuple[Rule, ...]:
-    """Return the released rule set of `target.kind`."""
-    match target.kind:
-        case "cpu":
-            return RELEASED_CPU
-        case "cuda":
-            return RELEASED_CUDA
+    """Return the released rule set of a target."""
+    return RELEASED_CUDA if isinstance(target, GpuTarget) else RELEASED_CPU

@@ -7,6 +7,7 @@ from ansorpy.state.query import Found
 from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.steps import Annotate, ComputeAt, FollowSplit, Split
 from ansorpy.state.transform import fuse_reduction
+from ansorpy.target import GpuTarget, expected
 from ansorpy.te.analysis import Answer, no, yes
 
 
@@ -28,6 +29,8 @@ class CrossThreadReduction(Rule):
 
     def explain(self, at: Cursor) -> Answer:
         """Compare the points of the spatial and the reduce axes."""
+        if not isinstance(at.target, GpuTarget):
+            return no(f"cannot bind {at.name} to threads: the target is no GPU")
         facts, name, warp = at.facts, at.name, at.target.warp
         if not facts.reduces(name):
             return no(f"cannot bind {name} to threads: it reduces nothing")
@@ -46,7 +49,7 @@ class CrossThreadReduction(Rule):
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor."""
-        warp = at.target.warp
+        warp = expected(at.target, GpuTarget).warp
         state, reduce = fuse_reduction(at.state, at.name)
         host = _host(at)
         if host.name is None:

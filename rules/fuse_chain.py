@@ -122,7 +122,7 @@ def _fits(at: Cursor, chain: Chain, least: int) -> tuple[Chain | None, Answer]:
             f"cannot fuse {chain.first} and {at.name}: they share {rows if shared else 0} rows"
         )
     size = ROWS * prod(axis.extent for axis in others) * sum(SIZE_BYTES[d] for d in node.dtypes)
-    if not others or 2 * size > at.target.l2_bytes:
+    if not others or 2 * size > at.target.scratch_bytes:
         return None, no(f"cannot fuse {chain.first}: {ROWS} of its rows take {size} bytes")
     last = at.stage.node
     assert isinstance(last, Compute)  # a tiled reduction, too

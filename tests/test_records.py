@@ -26,7 +26,7 @@ from ansorpy.records import (
     reader,
     task_key,
 )
-from ansorpy.target import Target, cuda_target
+from ansorpy.target import CpuTarget, Target, cuda_target
 
 KEY = task_key("ab" * 32, Target(cores=2))
 RACE = Race("tuned", "tuned", (1e-3, 1.1e-3), (4e-3,), (), (-1.0, 1.0), (1e-4,), 8, 64, 12.5, "00")
@@ -378,7 +378,7 @@ def test_a_line_is_plain_json_without_secrets_of_python() -> None:
 
 
 def test_the_key_counts_features_and_threads_but_not_the_marketing_name() -> None:
-    base = Target(features=("avx2",), cpu="znver4")
+    base = CpuTarget(features=("avx2",), cpu="znver4")
     assert task_key("w", base) == task_key("w", replace(base, cpu="icelake"))
     others = (replace(base, cores=2), replace(base, features=()), replace(base, l2_bytes=1))
     assert len({task_key("w", target) for target in (base, *others)}) == 4

@@ -31,7 +31,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simd_file import FILE
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, Record
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target, expected
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
 
@@ -149,13 +149,13 @@ def _facts(dag: Dag, race: Race, target: Target, schedule: str) -> Facts:
     figure = "" if rate is None else f" {rate},"
     rivals = {"the untuned kernel": race.naive_s, "NumPy": race.numpy_s}
     ran = ", ".join(f"{name} took {min(s) * 1e6:.1f} us" for name, s in rivals.items() if s)
-    plural = "" if target.cores == 1 else "s"
+    plural, bits = "" if target.cores == 1 else "s", expected(target, CpuTarget).vector_bits
     return Facts(
         title=f"{dag.name}: a kernel tuned by ansorpy {version('ansorpy')}.",
         lines=(
             f"Best {race.best_s * 1e6:.1f} us,{figure} with {target.cores} thread{plural};",
             f"in the same run {ran or 'nothing else ran'}.",
-            f"Made for {target.vector_bits}-bit vectors ({target.cpu or 'any processor'});"
+            f"Made for {bits}-bit vectors ({target.cpu or 'any processor'});"
             f" {race.trials} trials; winner: {race.winner}.",
         ),
         schedule=schedule,

@@ -39,7 +39,7 @@ def about(
         "inputs": [entry(InputEntry, node, specs[node.name]) for node in dag.placeholders],
         "outputs": [entry(TensorEntry, specs[name]) for name in output_names(dag)],
         "target": {
-            **picked(target, "kind", "cpu", "vector_bits", "features"),
+            **{name: target.facts()[name] for name in ("kind", "cpu", "vector_bits", "features")},
             "needs": list(needs),
             "threads": target.cores,
         },

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ansorpy.codegen.phase_utilities import MATRICES_READY
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target, expected
 
 # By SIMD width in bits: the features that explicit vectors are compiled to.
 _WIDTHS: Final = {
@@ -34,7 +34,7 @@ def needed_features(source: str, target: Target) -> tuple[str, ...]:
     verified and timed one: so it is refused there. Features of the tuning machine that the kernel
     does not use (crypto, virtualisation) are not among them.
     """
-    by_width = {name for name in _WIDTHS[target.vector_bits] if name in target.features}
+    by_width = set(_WIDTHS[expected(target, CpuTarget).vector_bits]).intersection(target.features)
     by_name = {feature for text, feature in _INSTRUCTIONS.items() if text in source}
     return tuple(sorted(by_width | by_name))
 

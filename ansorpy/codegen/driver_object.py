@@ -7,12 +7,12 @@ import llvmlite.binding as llvm
 from ansorpy.codegen.llvm_ir import public_object
 from ansorpy.codegen.runtime.c_entry import pool_entries
 from ansorpy.codegen.runtime.pool_text import pool_text
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget
 
 # Any processor of the kind: a driver says if the machine lacks features of its kernels.
 _BASELINES: Final = {
-    "x86_64": Target(cpu="x86-64", features=("sse2",)),
-    "aarch64": Target(cpu="generic", features=("neon",)),
+    "x86_64": CpuTarget(cpu="x86-64", features=("sse2",)),
+    "aarch64": CpuTarget(cpu="generic", features=("neon",)),
 }
 
 
@@ -28,4 +28,4 @@ def driver_object(text: str, prefix: str) -> bytes:
     """
     triple = llvm.get_process_triple()
     whole = "\n".join([text, pool_text(triple), pool_entries(prefix)])
-    return public_object(whole, prefix, _BASELINES.get(triple.partition("-")[0], Target()))
+    return public_object(whole, prefix, _BASELINES.get(triple.partition("-")[0], CpuTarget()))

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 
 from ansorpy.codegen.llvm_ir import target_machine
 from ansorpy.errors import BuildError
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget
 
 _numbers = count()  # part of a library's name: LLJIT refuses the name of a freed library
 
@@ -47,4 +47,4 @@ def jit_link(objects: Sequence[bytes], names: Sequence[str]) -> LinkedCode:
 
 @lru_cache(maxsize=1)
 def _engine() -> Any:
-    return llvm.create_lljit_compiler(target_machine(Target()), suppress_errors=True)
+    return llvm.create_lljit_compiler(target_machine(CpuTarget()), suppress_errors=True)

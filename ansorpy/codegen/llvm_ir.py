@@ -19,6 +19,7 @@ EXCERPT: Final = 2000  # characters kept of a message of LLVM or numba
 OPT: Final = 3  # level of LLVM's back end for code that is timed
 PLAIN: Final = "nounwind"
 WIDE: Final = 'nounwind "prefer-vector-width"="512"'  # LLVM prefers vectors of 256 bits
+WIDE_BYTES: Final = 64  # bytes of a vector of 512 bits
 
 
 def phase_text(phase: Phase, places: Places, target: Target) -> str:
@@ -57,7 +58,7 @@ def _function(declarations: Any, name: str, phase: Phase, places: Places, target
         PhaseWriter(places, builder).phase(phase)
     except ValueError as error:
         raise BuildError(f"{phase.name}: {error}") from error
-    return builder.text(WIDE if target.vector_bits >= 512 else PLAIN)
+    return builder.text(WIDE if target.lanes("int8") >= WIDE_BYTES else PLAIN)
 
 
 def is_local(target: Target) -> bool:

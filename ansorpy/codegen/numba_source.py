@@ -197,7 +197,8 @@ def index_text(expr: Expr, table: SymbolTable) -> str:
 
 
 def _header(program: Program, target: Target, threads: int, outline: list[str]) -> str:
-    made = f"for {threads} thread(s) and {target.vector_bits}-bit vectors"
+    bits = 8 * SIZE_BYTES["float32"] * target.lanes("float32")
+    made = f"for {threads} thread(s) and {bits}-bit vectors"
     lines = [
         f"# A kernel made by ansorpy {made}; it needs numba, numpy and",
         f"# {FILE} beside it (SIMD compiler {simd_version()}).",

@@ -21,7 +21,7 @@ from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.measure.backend import CallableCode
 from ansorpy.measure.outcome import Estimated, Failed
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target, expected
 
 _PARTS: Final = tuple(sorted(one.name for one in fields(Parts)))
 
@@ -76,7 +76,7 @@ def resources_of(code: SimtCode, target: Target) -> tuple[Resources, ...]:
 def _outcome(
     program: Program, code: SimtCode, known: tuple[Resources, ...] | None, target: Target
 ) -> Estimated | Failed:
-    gpu = target.gpu
+    gpu = expected(target, GpuTarget).gpu
     if gpu is None:
         raise BuildError(
             f"cannot estimate {program.name} because the facts of the GPU are unknown; expected"

@@ -11,7 +11,7 @@ from typing import Final
 from ansorpy.cost.roofline import SHORT_VECTORS, CycleRates, rates_of
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target, expected
 from ansorpy.te.analysis import access, needs_tiling
 from ansorpy.te.analysis.flops import OPERATORS
 from ansorpy.te.dag import Compute, Dag
@@ -33,7 +33,7 @@ def explained_s(dag: Dag, target: Target) -> float:
         if node.name in dag.outputs:
             moved += sum(prod(node.shape) * SIZE_BYTES[dtype] for dtype in node.dtypes)
     far = rates.memory_byte if moved > target.l3_bytes else rates.l3_byte
-    byte = far if moved > target.l2_bytes else rates.l2_byte
+    byte = far if moved > expected(target, CpuTarget).l2_bytes else rates.l2_byte
     cycles += moved * byte / min(target.cores, rates.memory_cores)
     return CALL_S + cycles / unit_hz
 

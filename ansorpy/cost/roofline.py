@@ -67,12 +67,12 @@ SHORT_VECTORS: Final = CycleRates(
     move=2.4, transpose=8.6, tile=0.86, latency=7.9, horizontal=9.3, l2_byte=1 / 31, l3_byte=1 / 13,
     memory_byte=1 / 5, wait=590.0, stretch=29.0, spill=1.8,
 )  # fmt: skip
-SHORT_BITS: Final = 256  # longest vectors of which a core computes two at once, and loads as many
+SHORT_LANES: Final = 8  # lanes of float32; a core computes two vectors of as many at once
 
 
 def rates_of(target: Target) -> CycleRates:
     """Return the rates for the vectors of a processor."""
-    return SHORT_VECTORS if target.vector_bits <= SHORT_BITS else LONG_VECTORS
+    return SHORT_VECTORS if target.lanes("float32") <= SHORT_LANES else LONG_VECTORS
 
 
 class RooflineModel:
@@ -159,9 +159,9 @@ class RooflineModel:
     def _overhead(self, batch: Batch, chains: FloatArray) -> FloatArray:
         """Return the cycles that do not overlap: loop control, combining of lanes, spills."""
         tiles = _count(batch, "core.tiles")
-        surplus = _count(batch, "core.registers") - self._target.registers
+        surplus = _count(batch, "core.registers") - self._target.tile_registers
         # Tiles of more chains are stored vector by vector: no register is live for long.
-        spilt = np.where(chains <= 2 * self._target.registers, np.maximum(surplus, 0.0), 0.0)
+        spilt = np.where(chains <= 2 * self._target.tile_registers, np.maximum(surplus, 0.0), 0.0)
         steps = _count(batch, "core.steps")
         fetched = np.where((tiles > 0) & (steps > _LONG_TILE * tiles), steps, 0.0)
         answer: FloatArray = (

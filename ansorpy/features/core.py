@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import (
     Binary,
     Call,
@@ -47,6 +48,7 @@ _APART: Final = 3  # loads that take as long as one of lanes two elements apart
 _MASK_APART: Final = 4  # ... and as its mask, if that is not constant; measured ratio: 1.8 to 2.2
 _WORTH: Final = 4  # vectors from which on a transpose is used in place of gathers
 _WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
+_LANE: Final = "float32"  # the dtype whose lanes give the bytes of a vector
 _BLOCK: Final = 16  # rows, lanes and groups of a matrix instruction
 _MATRIX_BYTES: Final = 1024  # bytes of a whole matrix register
 _MATRIX_SUMS: Final = 4  # matrix registers that accumulate at a time
@@ -109,7 +111,7 @@ class _Core:
         while first > 0 and loops[first - 1].kind in _WRITTEN_OUT:
             first -= 1
         self.outer, self.tile = loops[:first], loops[first:]
-        self.lanes = max(1, target.vector_bits // 8 // self._widest())
+        self.lanes = max(1, target.lanes(_LANE) * SIZE_BYTES[_LANE] // self._widest())
         self.last = self._last_extents()
         points = self._product(self.tile)
         self.masks = Masks(

@@ -12,7 +12,7 @@ from ansorpy.features.column_program import ColumnValue
 from ansorpy.features.walk import walk
 from ansorpy.plan.plan import Plan
 from ansorpy.plan.remember import per_plan
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target
 from ansorpy.uncollected import uncollected
 
 IntArray = npt.NDArray[np.int64]
@@ -49,7 +49,7 @@ def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
     flat = answer.reshape(len(rows), prepared.stores * len(NAMES))
     for start in range(0, len(rows), _CHUNK):
         prepared.fill(rows[start : start + _CHUNK], flat[start : start + _CHUNK])
-    answer[:, :, _IS_GPU] = target.kind == "cuda"
+    answer[:, :, _IS_GPU] = isinstance(target, GpuTarget)
     return answer
 
 

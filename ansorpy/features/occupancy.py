@@ -40,7 +40,7 @@ class Occupancy:
 
 @dataclass(frozen=True, eq=False)
 class Caches:
-    """Occupancy of the L1 and L2 caches by the iterations of a program."""
+    """Occupancy of L1 and L2 by the iterations of a program; of a GPU, L2 is shared memory."""
 
     touched: Touched
     first: Occupancy
@@ -49,5 +49,5 @@ class Caches:
 
 def caches(touched: Touched, target: Target) -> Caches:
     """Return the caches of a program."""
-    first, second = (Occupancy(touched, size) for size in (target.l1_bytes, target.l2_bytes))
+    first, second = (Occupancy(touched, size) for size in (target.l1_bytes, target.scratch_bytes))
     return Caches(touched, first, second)

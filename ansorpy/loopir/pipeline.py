@@ -33,13 +33,13 @@ from ansorpy.loopir.passes.vectors import vectors
 from ansorpy.loopir.passes.warp_matrices import room_bytes, warp_matrices
 from ansorpy.loopir.passes.whole_blocks import whole_blocks
 from ansorpy.loopir.passes.zero_init import zero_init
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, GpuTarget
 
 BLOCKS: Final = 2**31 - 1  # blocks of one launch at most
 
 
 def lower_for_cpu(
-    program: Program, sizes: Mapping[str, int], budgets: Mapping[str, int], target: Target
+    program: Program, sizes: Mapping[str, int], budgets: Mapping[str, int], target: CpuTarget
 ) -> Iterator[tuple[str, Program]]:
     """Yield the program after every pass, in order, with the name of the pass.
 
@@ -84,7 +84,7 @@ def lower_for_cpu(
 
 
 def lower_for_cuda(
-    program: Program, sizes: Mapping[str, int], budgets: Mapping[str, int], target: Target
+    program: Program, sizes: Mapping[str, int], budgets: Mapping[str, int], target: GpuTarget
 ) -> Iterator[tuple[str, Program]]:
     """Yield the program after every pass for a GPU; the lanes of its tiles are threads.
 
@@ -124,7 +124,7 @@ def lower_for_cuda(
     # After matrices, which divide the steps of a sum themselves.
     yield "extend_tiles", (program := extend_tiles(program))
     # After all passes that look for a loop around one tile.
-    yield "unroll", (program := unroll(program, budgets, target.registers))
+    yield "unroll", (program := unroll(program, budgets, target.thread_registers))
     # Shared memory is given out per kernel, and peeling has left several allocations.
     yield "hoist_alloc", (program := hoist_alloc(program))
     # After scratch is allocated, once. Widths of accesses change no statement that others look for.

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 
 from ansorpy.codegen.simd.matrices import has_matrices
 from ansorpy.measure.granted import granted_cores
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget
 
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -35,7 +35,7 @@ def local_host(caches: Path = CACHES) -> Host:
     present = llvm.get_host_cpu_features()
     if present.get("amx-tile") and not has_matrices():
         present = {name: on and not name.startswith("amx-") for name, on in present.items()}
-    defaults = Target()
+    defaults = CpuTarget()
     return Host(
         cpu=llvm.get_host_cpu_name(),
         features=tuple(sorted(name for name, on in present.items() if on)),
@@ -46,14 +46,13 @@ def local_host(caches: Path = CACHES) -> Host:
     )
 
 
-def local_target(cores: int | None = None, host: Host | None = None) -> Target:
+def local_target(cores: int | None = None, host: Host | None = None) -> CpuTarget:
     """Return the target of kernels with `cores` threads (None: all we may use) on this machine."""
     if cores is None:
         cores = granted_cores() if host is None else len(host.cores)
     host = host or local_host()
     bits = vector_bits(host.features)
-    return Target(
-        kind="cpu",
+    return CpuTarget(
         cores=cores,
         vector_bits=bits,
         registers=32 if bits == 512 or "neon" in host.features else 16,

@@ -33,7 +33,7 @@ from ansorpy.measure.verify.case_folders import CaseFolders
 from ansorpy.measure.workers.build_queue import BuildQueue
 from ansorpy.measure.workers.pool import WorkerPool
 from ansorpy.measure.workers.replies import Reply, Returned
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target
 from ansorpy.te.dag import Dag
 
 SOURCE_BUILDERS: Final = 2  # builders that load numba before the race: finalists build side by side
@@ -242,7 +242,7 @@ class LocalPool:
 
         The peak of this processor bounds no kernel for a GPU.
         """
-        if self.target.kind != "cpu":
+        if not isinstance(self.target, CpuTarget):
             return
         self.workers.slot.call_in_background(
             CORE_PEAK, self.target, self.settings.run_timeout_s, self._note_peak, fresh=True

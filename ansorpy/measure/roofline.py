@@ -30,7 +30,7 @@ _TYPES: Final = {"float32": ("float", "f32"), "float64": ("double", "f64")}
 def peak_flop_per_s(target: Target, dtype: str, samples: int, steps: int = FMA_STEPS) -> float:
     """Return floating-point operations per second of independent vector FMAs in registers."""
     lanes = target.lanes(dtype)
-    chains = 24 if target.registers >= 32 else 12
+    chains = 24 if target.tile_registers >= 32 else 12
     element = _TYPES[dtype][0]
     engine, address = _compiled(_fma_ir(lanes, chains, *_TYPES[dtype]))
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)

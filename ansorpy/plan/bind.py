@@ -9,7 +9,7 @@ from ansorpy.loopir.pipeline import lower_for_cpu, lower_for_cuda
 from ansorpy.loopir.verify import check
 from ansorpy.plan.plan import Plan
 from ansorpy.plan.threads import THREADS
-from ansorpy.target import LANE_BITS, Target
+from ansorpy.target import CpuTarget, GpuTarget, Target, expected
 
 
 def bind(plan: Plan, row: Sequence[int], target: Target) -> Program:
@@ -31,10 +31,12 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     if len(row) != len(plan.sizes):
         raise LoweringError(f"a row of {len(row)} values; expected {len(plan.sizes)}, one per size")
     values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}
-    if THREADS in values:
-        target = replace(target, vector_bits=LANE_BITS * values[THREADS])
-    lower = lower_for_cuda if target.kind == "cuda" else lower_for_cpu
-    yield from lower(plan.program, values, _budgets(plan, values), target)
+    budgets = _budgets(plan, values)
+    if isinstance(target, GpuTarget):
+        own = replace(target, tile_threads=values.get(THREADS, target.tile_threads))
+        yield from lower_for_cuda(plan.program, values, budgets, own)
+    else:
+        yield from lower_for_cpu(plan.program, values, budgets, expected(target, CpuTarget))
 
 
 def _budgets(plan: Plan, values: Mapping[str, int]) -> dict[str, int]:

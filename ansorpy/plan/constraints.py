@@ -54,7 +54,7 @@ def constraints(
     answer += row_registers(in_order, frozenset(attached), sizes)
     scratch = _scratch(program, blocks.tiled | kept_rows(domains, frozenset(attached)).keys())
     if scratch is not None:
-        answer.append(Binary("le", scratch, Const(min(target.l2_bytes, SCRATCH_BYTES))))
+        answer.append(Binary("le", scratch, Const(min(target.scratch_bytes, SCRATCH_BYTES))))
     return tuple(answer)
 
 
@@ -65,7 +65,7 @@ def _in_registers(domain: Domain, dot: Dotted | None, target: Target) -> list[Ex
     if sums is None:
         return []
     if dot is None or not dot.row:
-        return [Binary("le", sums, Const(target.registers - SPARE_REGISTERS))]
+        return [Binary("le", sums, Const(target.tile_registers - SPARE_REGISTERS))]
     products = sums
     for part in domain.parts:
         if part.kind is LoopKind.GROUP and part.length is not None:

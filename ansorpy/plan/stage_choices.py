@@ -23,7 +23,7 @@ from ansorpy.state.state import (
     Stage,
     State,
 )
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target
 from ansorpy.te.analysis import common_outer
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
 
@@ -95,7 +95,8 @@ def locations(
     """Return the possible locations of a stage, given the choices of its consumers."""
     if not isinstance(stage.location, Root) or stage.name in context.state.dag.outputs:
         return [stage.location]
-    if stage.prepares or (isinstance(stage.role, Partial) and context.target.kind == "cuda"):
+    partial = isinstance(stage.role, Partial)
+    if stage.prepares or (partial and isinstance(context.target, GpuTarget)):
         return [Root()]  # blocks of a GPU share their partial results in device memory
     consumers = context.consumers(stage.name)
     if is_tiled(stage) or source_of(context, stage) is not None or not consumers:
@@ -220,7 +221,7 @@ def _lane_and_pack(
     if any(loop.extent is not None for loop in threads):
         return [("@".join(threads[0].axes), ())]
     tiled = is_tiled(stage)
-    if context.target.kind == "cuda" and not tiled and _marked(stage) is None:
+    if isinstance(context.target, GpuTarget) and not tiled and _marked(stage) is None:
         shapes = {one.name: one.node.shape for one in context.state.stages}
         return [(lane, ()) for lane in thread_lanes(stage, work, shapes)]
     if isinstance(stage.role, Partial):
@@ -399,7 +400,8 @@ def tasks(context: SketchContext, stage: Stage) -> list[int]:
         and prod(loop.extent or 1 for loop in leading[:count]) < TASKS_PER_CORE * cores
     ):
         count += 1
-    if stage.prepares and context.target.kind == "cuda":
+    on_gpu = isinstance(context.target, GpuTarget)
+    if stage.prepares and on_gpu:
         return [count]  # a copy: its blocks decide little
-    every = range(len(leading), 0, -1) if context.target.kind == "cuda" else (len(leading), 1)
+    every = range(len(leading), 0, -1) if on_gpu else (len(leading), 1)
     return list(dict.fromkeys([count, *every]))

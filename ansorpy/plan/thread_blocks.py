@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ansorpy.errors import LoweringError
 from ansorpy.expr.build import ONE, ZERO, add, mod, mul
 from ansorpy.expr.expr import Binary, Const, Expr
 from ansorpy.loopir.nodes import LoopKind
 from ansorpy.plan.domain import AxisPart, Domain
 from ansorpy.state.axis import AxisKind
 from ansorpy.state.state import Attached, Location, Stage, State
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target
 
 THREAD: Final = "thread"  # the annotation of a loop whose iterations are threads
 SUMS: Final = 128  # registers of a thread for its sums; more leave too few for operands
@@ -87,7 +88,12 @@ def block_limits(domain: Domain, target: Target) -> list[Expr]:
     """Return the conditions on the threads of a block and on their registers.
 
     The number of threads is a multiple of a warp, unless the axes are too short for many.
+
+    Raises:
+        LoweringError: the target is no GPU.
     """
+    if not isinstance(target, GpuTarget):
+        raise LoweringError(f"cannot give {domain.work.name!r} blocks of threads: expected a GPU")
     threads: Expr = ONE
     sums: Expr = ONE
     most = 1

@@ -13,7 +13,7 @@ from ansorpy.expr.expr import Binary, Const, Expr, Var
 from ansorpy.loopir.nodes import LoopKind
 from ansorpy.plan.domain import Domain
 from ansorpy.plan.plan import Size
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target
 
 THREADS: Final = "threads"  # name of the size
 ROW_REGISTERS: Final = 160  # registers of a thread for rows; 40 more hold addresses and sums
@@ -24,14 +24,14 @@ def thread_sizes(domains: Mapping[str, Domain], target: Target) -> tuple[Size, .
     """Return the size of the threads of a block; none if tiles of a fixed number need them.
 
     Its values are powers of two from a warp to the threads that a block may have, up to the
-    longest row, and enough for a row to take at most `target.registers` of each.
+    longest row, and enough for a row to take at most `thread_registers` of each.
     """
     parts = [part for made in domains.values() for part in made.parts]
     lanes = [part for part in parts if part.kind is LoopKind.VECTOR]
-    if target.kind != "cuda" or not lanes or any(map(_of_a_tile, lanes)):
+    if not isinstance(target, GpuTarget) or not lanes or any(map(_of_a_tile, lanes)):
         return ()
     rows = [int(n.value) for made in domains.values() for n in _rows(made)]
-    longest, most = max(rows, default=target.max_threads), target.registers
+    longest, most = max(rows, default=target.max_threads), target.thread_registers
     values, threads = [], target.warp
     while threads <= target.max_threads:
         enough = not rows or -(-longest // threads) <= most

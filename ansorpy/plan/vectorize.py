@@ -12,7 +12,7 @@ from ansorpy.expr.identity import identity
 from ansorpy.loopir.nodes import Alloc, Buffer, For, LoopKind, Scope, Seq, Stmt, Store
 from ansorpy.plan.domain import AxisPart, Domain
 from ansorpy.plan.inline import KEPT, Work
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def vectorize(domain: Domain, lane: str | None, target: Target) -> tuple[Domain,
     last = mine[-1]
     if last.kind is LoopKind.VECTOR:
         return domain.with_parts((*(part for part in domain.parts if part is not last), last)), None
-    if last.length is not None and last.reduce and target.kind == "cuda":
+    if last.length is not None and last.reduce and isinstance(target, GpuTarget):
         domain, last = _in_steps(domain, last)
     elif last.length is not None:
         if last.reduce:

@@ -6,7 +6,7 @@ A record holds the facts to replay a trial (Dag, rule set, plan identity, row) a
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Literal, TypedDict
 
@@ -83,15 +83,8 @@ def items_per_s(copies: int, best_s: float | None) -> float | None:
 
 
 def target_digest(target: Target) -> str:
-    """Return the digest of the facts of a machine that influence times; threads do not count.
-
-    Of a GPU, the architecture and every fact count, but for those that follow from it alone.
-    """
-    cpu_facts = (target.vector_bits, target.registers, target.l1_bytes, target.l2_bytes)
-    gpu_facts = asdict(target.gpu) if target.gpu else {}
-    gpu_facts.pop("bf16_per_clock", None)  # follows from the architecture; old records lack it
-    cuda_facts = (target.cpu, target.warp, target.max_threads, target.shared_bytes, gpu_facts)
-    facts = (target.kind, cpu_facts if target.kind == "cpu" else cuda_facts, target.features)
+    """Return the digest of the facts of a machine that influence times; threads do not count."""
+    facts = (target.kind, target.timed_facts, target.features)
     return sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from ansorpy.rewrites.intrinsics import INTRINSICS, Intrinsic
 from ansorpy.rewrites.warp_products import PRODUCTS, SUMS
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, GpuTarget, Target, expected
 
 LANE: Final = "int32"  # dtype of the lanes that widths of instructions are counted in
 
@@ -47,14 +47,17 @@ UNUSED: Final = {
 
 def capabilities(target: Target) -> tuple[Capability, ...]:
     """Return the instructions on products for the kind of a target, those never used last."""
-    found = _of_cpu(target) if target.kind == "cpu" else _of_gpu(target)
+    if isinstance(target, GpuTarget):
+        found = _of_gpu(target)
+    else:
+        found = _of_cpu(expected(target, CpuTarget))
     never = (
         Capability(name, computes, "no rule uses it") for name, computes in UNUSED[target.kind]
     )
     return (*found, *never)
 
 
-def _of_cpu(target: Target) -> list[Capability]:
+def _of_cpu(target: CpuTarget) -> list[Capability]:
     capabilities = []
     for name in dict.fromkeys(one.name for one in INTRINSICS):
         widths = [one for one in INTRINSICS if one.name == name]
@@ -66,14 +69,14 @@ def _of_cpu(target: Target) -> list[Capability]:
     return capabilities
 
 
-def _lacks(intrinsic: Intrinsic, target: Target) -> str:
+def _lacks(intrinsic: Intrinsic, target: CpuTarget) -> str:
     if intrinsic.on(target.features):
         return ""
     ways = (sorted(set(way) - set(target.features)) for way in intrinsic.ways)
     return "the processor lacks " + " or ".join(" and ".join(way) for way in ways)
 
 
-def _too_narrow(widths: list[Intrinsic], target: Target) -> str:
+def _too_narrow(widths: list[Intrinsic], target: CpuTarget) -> str:
     bits = sorted({one.lanes * 32 for one in widths})
     return (
         f"vectors have {target.vector_bits} bits; expected {' or '.join(map(str, bits))}, with "
@@ -81,7 +84,7 @@ def _too_narrow(widths: list[Intrinsic], target: Target) -> str:
     )
 
 
-def _of_gpu(target: Target) -> list[Capability]:
+def _of_gpu(target: GpuTarget) -> list[Capability]:
     return [
         Capability(
             f"mma.sync {one.name}",

@@ -27,7 +27,7 @@ from ansorpy.schedule.schedule import MAX_SIZE, Schedule
 from ansorpy.state.axis import AxisKind
 from ansorpy.state.state import Root, Stage, State, Step
 from ansorpy.state.steps import Annotate, Reformulation, Split
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target
 from ansorpy.te.dag import Compute, Dag
 
 OF_GPU: Final = ("block", "vthread", "thread")
@@ -178,7 +178,7 @@ def _sized(
     unmarked: Mapping[str, str],
 ) -> Scheduled:
     """Return the plan and the row of a state; the row may be illegal."""
-    if target.kind != "cpu":
+    if not isinstance(target, CpuTarget):
         raise SpecError(
             f"cannot lower a schedule for {target.names[-1]} because schedules of users are"
             " lowered for processors only; expected target cpu"

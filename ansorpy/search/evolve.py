@@ -14,7 +14,7 @@ from ansorpy.population import crossover, keys, migrate, mutate, sample, unique
 from ansorpy.population.mutate import Weights
 from ansorpy.search.candidate import Candidate, KeyArray, Scored, keys_by_plan
 from ansorpy.search.siblings import Moves, moves
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -72,7 +72,7 @@ def evolve(
     Returns fewer than `keep` candidates if the spaces hold no more. Deterministic by `rng`.
     """
     return _Evolution(
-        plans, model, seen, rng, settings or EvolutionSettings(), target or Target()
+        plans, model, seen, rng, settings or EvolutionSettings(), target or CpuTarget()
     ).run(measured)
 
 

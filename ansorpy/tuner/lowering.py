@@ -13,7 +13,7 @@ from ansorpy.plan.plan import Plan, Size
 from ansorpy.schedule.lowered import scheduled
 from ansorpy.schedule.schedule import read_schedule
 from ansorpy.state.rule import Rule
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target
 from ansorpy.te import printer as te_printer
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.parts.plugged import default_model
@@ -122,10 +122,10 @@ def code_text(stage: str, program: Program, target: Target) -> str:
         BuildError: the program has no code.
     """
     # Imported here: a text of an earlier stage needs no compiler.
-    match stage, target.kind:
+    match stage, target:
         case "program", _:
             return printer.text(program)
-        case "llvm", "cuda":
+        case "llvm", GpuTarget():
             from ansorpy.codegen.simt.writer import simt_code
 
             return "\n".join(simt_code(program, target).texts)
@@ -133,7 +133,7 @@ def code_text(stage: str, program: Program, target: Target) -> str:
             from ansorpy.codegen.llvm_ir import module_text
 
             return module_text(program, target) + "\n"
-        case _, "cuda":
+        case _, GpuTarget():
             from ansorpy.codegen.simt.source import kernel_source
 
             return kernel_source(program, target)

@@ -24,7 +24,7 @@ from ansorpy.codegen.simt.device.kernel import DeviceCode
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.backend import DEVICE, TimedCall
 from ansorpy.measure.verify.inputs import Array
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget
 from ansorpy.te.tensor_data import storage
 from benchmarks.common import commit, today
 from benchmarks.cuda.kernels import Candidate, Prebuilt, candidates
@@ -73,7 +73,7 @@ class Bench:
         self._write("running")
 
     @property
-    def target(self) -> Target:
+    def target(self) -> GpuTarget:
         """The target of the GPU."""
         return self.facts.target
 

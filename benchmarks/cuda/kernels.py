@@ -23,7 +23,7 @@ from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
 from ansorpy.rules import CPU, CUDA
 from ansorpy.sketch import derive
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget
 from ansorpy.te.dag import Dag
 
 PLANS: Final = 12  # plans of a sketch
@@ -44,7 +44,7 @@ class Candidate:
 
 
 def candidates(
-    name: str, dag: Dag, target: Target, count: int, build: BuildTexts
+    name: str, dag: Dag, target: GpuTarget, count: int, build: BuildTexts
 ) -> tuple[Candidate, ...]:
     """Return candidates of an operator: half by the least estimate, half at random.
 
@@ -86,7 +86,7 @@ def candidates(
     return tuple(made)
 
 
-def _plans(dag: Dag, target: Target) -> list[Plan]:
+def _plans(dag: Dag, target: GpuTarget) -> list[Plan]:
     found: list[Plan] = []
     for rules in (CUDA, CPU):
         for sketch in derive(dag, target, rules).sketches:

@@ -7,7 +7,7 @@ from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.occupancy import GpuOccupancy, occupancy
 from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.gpus import Gpu
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target, expected
 from benchmarks.cuda.sass import Counts, Sass, parse_sass
 
 
@@ -40,7 +40,7 @@ def static_report(code: SimtCode, target: Target) -> tuple[LaunchReport, ...]:
     Raises:
         BuildError: the text cannot be compiled, or ptxas and nvdisasm are not installed.
     """
-    gpu = target.gpu
+    gpu = expected(target, GpuTarget).gpu
     if gpu is None:
         raise ValueError("a static report needs the facts of a GPU")
     cubins = (assemble(ptx(text, target.cpu), target.cpu) for text in code.texts)

@@ -13,6 +13,8 @@ from ansorpy.server.db.models import JobRow, WorkerRow
 from ansorpy.target import (
     GPU_NAMES,
     TUNED_KINDS,
+    CpuTarget,
+    GpuTarget,
     Target,
     cuda_target,
     listed,
@@ -62,14 +64,14 @@ def served(row: WorkerRow) -> Mapping[str, Target]:
     """
     facts = json.loads(row.facts)
     told = facts.get("target", {})
-    processor = Target(
+    processor = CpuTarget(
         features=tuple(told.get("features", ())),
-        vector_bits=int(told.get("vector_bits", Target().vector_bits)),
+        vector_bits=int(told.get("vector_bits", CpuTarget().vector_bits)),
         cpu=str(told.get("cpu", "")),
     )
     archs = [name.partition(":")[2] for name in facts.get("estimates", ())]
     archs += [gpu["arch"] for gpu in facts.get("gpus", ())]
-    gpus = {names_of("cuda", arch)[-1]: Target("cuda", cpu=arch) for arch in archs if arch}
+    gpus = {names_of("cuda", arch)[-1]: GpuTarget(cpu=arch) for arch in archs if arch}
     return {row.target: processor, **gpus}
 
 

@@ -6,7 +6,7 @@ seconds since the epoch, from `ansorpy.server.db.engine.now`.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Literal
 from uuid import uuid4
@@ -270,7 +270,7 @@ _submission = lru_cache(maxsize=8)(Submission.of)  # the pages of a job are requ
 def _facts_of_target(tx: Session, job: JobRow) -> Mapping[str, Any]:
     """Return the facts of a worker of the job's target, or of the GPU that it names."""
     if job.target in GPU_NAMES:
-        return {"target": asdict(cuda_target(job.target.partition(":")[2]))}
+        return {"target": cuda_target(job.target.partition(":")[2]).facts()}
     query = select(WorkerRow.facts).where(WorkerRow.target == job.target).limit(1)
     facts: Mapping[str, Any] = json.loads(tx.scalar(query) or "{}")
     return facts

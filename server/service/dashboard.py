@@ -24,7 +24,7 @@ from ansorpy.server.service.explain import NO_TASK, contrast_of, failures_of, ta
 from ansorpy.server.service.serializers import asked, job_reply, job_summary, task_latencies
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
-from ansorpy.target import GPU_NAMES, Target
+from ansorpy.target import GPU_NAMES, CpuTarget
 
 MAX_LINES: Final = 2000  # lines of a loop nest on a page
 JOBS_OF_MODEL: Final = 5  # jobs that are shown of a model
@@ -137,7 +137,7 @@ class DashboardService:
         record = decode(body)
         final = record.race is not None
         cores = known.submission.cores
-        target = target_of(known.target, cores) or Target(cores=cores)
+        target = target_of(known.target, cores) or CpuTarget(cores=cores)
         try:
             sketch = _sketch(dag, record)
             loops = _shortened(printed(replay(dag, target, record)))

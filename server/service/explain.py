@@ -4,7 +4,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -14,7 +14,6 @@ from sqlalchemy import Engine
 
 from ansorpy.errors import RuleError, SpecError
 from ansorpy.events import Contrast, ScorePart, Suspect
-from ansorpy.gpus import Gpu
 from ansorpy.measure.outcome import FailureKind
 from ansorpy.server.db.engine import reading
 from ansorpy.server.jobs import queries
@@ -30,7 +29,7 @@ from ansorpy.server.schemas.explain import (
 from ansorpy.server.service.serializers import asked, task_latencies
 from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.state.rule import Rule
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.plugins import SPACES
 from ansorpy.tuner.rule_sets.sets import find_rules
@@ -124,7 +123,7 @@ class ExplainService:
             raise NotFoundError(NO_TASK)
         cores = known.submission.cores
         target = target_of(known.target, cores)
-        found = self._answer(known, tasks.index(name), target or Target(cores=cores))
+        found = self._answer(known, tasks.index(name), target or CpuTarget(cores=cores))
         derivation, refusal = (None, found) if isinstance(found, str) else (found, "")
         failures = failures_of(known)
         return TaskExplanation(
@@ -272,11 +271,4 @@ def target_of(facts: Mapping[str, Any], cores: int) -> Target | None:
     told = facts.get("target")
     if not isinstance(told, Mapping):
         return None
-    names = {field.name for field in fields(Target)}
-    known = {name: _frozen(value) for name, value in told.items() if name in names}
-    gpu = told.get("gpu")
-    return Target(**{**known, "cores": cores, "gpu": Gpu(**gpu) if gpu else None})
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+    return Target.of_facts({**told, "cores": cores})

@@ -34,6 +34,7 @@ from ansorpy.server.schemas.service import (
     Workers,
 )
 from ansorpy.state.rule import Rule, name_of
+from ansorpy.target import Target
 from ansorpy.tuner.rule_sets.files import load_rules, rule_folder
 from ansorpy.tuner.rule_sets.sets import find_rules, registered
 from ansorpy.tuner.tasks.identity import rules_name
@@ -70,7 +71,8 @@ class ServiceInfo:
     def capabilities(self) -> Capabilities:
         """Return the instructions of this processor and of the targets of the living workers."""
         own = local_target(None)
-        targets, counts = {target_digest(own): own}, Counter[str]()
+        counts = Counter[str]()
+        targets: dict[str, Target] = {target_digest(own): own}
         with reading(self.engine) as tx:
             for row in machines.workers(tx, now(tx)):
                 served = machines.served(row)

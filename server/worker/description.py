@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 
 from ansorpy.codegen.simt.device.facts import DeviceFacts
@@ -34,7 +34,7 @@ def describe(gpus: Sequence[DeviceFacts] | None = None) -> WorkerDescription:
     present = present_gpus() if gpus is None else gpus
     estimates = (*GPU_NAMES, *(["cuda"] if present else []))  # plain `cuda` is the present GPU
     facts = {
-        "target": asdict(target),
+        "target": target.facts(),
         "versions": {name: version(name) for name in PACKAGES},
         "estimates": estimates,
         "gpus": [

@@ -6,11 +6,11 @@ import pytest
 from ansorpy.cost.model import Batch, CostModel
 from ansorpy.cost.roofline import LONG_VECTORS, SHORT_VECTORS, RooflineModel, rates_of
 from ansorpy.features import NAMES, extract
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget
 from tests.cost.contract import CostModelContract
 from tests.features.hand import tiled_plan
 
-TARGET = Target(cores=4, vector_bits=512)
+TARGET = CpuTarget(cores=4, vector_bits=512)
 
 
 class TestRooflineModel(CostModelContract):

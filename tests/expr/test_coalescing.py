@@ -7,11 +7,11 @@ from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.expr.coalescing import RequestSectors, request_sectors
 from ansorpy.expr.expr import Binary, Expr, Read, Var
 from ansorpy.loopir.nodes import Scope, Tile
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget
 from tests.codegen.programs import buffer, c, parallel, program, read, store
 from tests.emulation.log import LoggedKernel
 
-GPU = Target("cuda", cpu="sm_90")
+GPU = GpuTarget(cpu="sm_90")
 L = Var("l")
 COLUMNS = 512
 

@@ -6,11 +6,11 @@ from ansorpy import rules
 from ansorpy.state.rule import Cursor, Rule, Verdict
 from ansorpy.state.state import State
 from ansorpy.state.text import history
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, GpuTarget, Target
 from ansorpy.te.dag import Dag
 
-CPU = Target("cpu", cores=4)
-CUDA = Target("cuda", warp=32)
+CPU = CpuTarget(cores=4)
+CUDA = GpuTarget(warp=32)
 
 
 def at(dag: Dag | State, stage: str, target: Target = CPU) -> Cursor:

@@ -35,7 +35,7 @@ from ansorpy.replay import plan_from_text
 from ansorpy.schedule import Config, Schedule, StagedSchedule, read_schedule, read_template
 from ansorpy.schedule.knobs import Knob, Value, order_knob, split_knob
 from ansorpy.schedule.lowered import scheduled
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.parts.knob_space import TUNERS, KnobSpace
 from ansorpy.tuner.parts.plugged import default_model
@@ -49,7 +49,7 @@ from tests.fakes import fake_pools
 pytestmark = pytest.mark.usefixtures("few_candidates")
 
 (MM,) = parse("def mm(float(64,48) A, float(48,96) B) -> (C) { C(y,x) +=! A(y,k) * B(k,x) }")
-AVX2 = Target("cpu", vector_bits=256)
+AVX2 = CpuTarget(vector_bits=256)
 AVX512 = replace(AVX2, vector_bits=512)
 JSON: dict[str, Any] = {
     "knobs": {

@@ -17,7 +17,7 @@ from ansorpy.server.db.models import WorkerRow
 from ansorpy.server.doctor import machine
 from ansorpy.sketch import derive
 from ansorpy.state.steps import Tensorize
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target
 from tests.rules.test_tensorize import KINDS, matmul
 from tests.server.service import Service, service
 
@@ -95,7 +95,7 @@ def test_a_worker_on_the_machine_of_the_service_is_not_listed_twice(running: Ser
     ids=lambda found: found[0] if found else "none",
 )
 def test_the_list_is_that_of_the_tensorize_rule(features: tuple[str, ...], bits: int) -> None:
-    target = replace(Target(), features=features, vector_bits=bits)
+    target = replace(CpuTarget(), features=features, vector_bits=bits)
     used = {
         step.intrinsic
         for kind in KINDS
@@ -109,7 +109,7 @@ def test_the_list_is_that_of_the_tensorize_rule(features: tuple[str, ...], bits:
 
 
 def test_an_instruction_of_another_width_says_so() -> None:
-    narrow = replace(Target(), features=("amx-int8", "amx-tile", "avxvnni"), vector_bits=256)
+    narrow = replace(CpuTarget(), features=("amx-int8", "amx-tile", "avxvnni"), vector_bits=256)
     lacks = {one.name: one.lacks for one in capabilities(narrow)}
     assert lacks["vpdpbusd"] == ""
     assert lacks["tdpbssd"] == "vectors have 256 bits; expected 512, with amx-tile and amx-int8"

@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,8 +81,8 @@ def test_failures_by_kind_have_examples_and_advice(running: Service) -> None:
 
 def test_a_target_is_read_from_the_facts_of_a_worker() -> None:
     machine = Target(vector_bits=256, features=("avx2", "fma"), cpu="x")
-    assert target_of({"target": asdict(machine)}, 2) == Target(
+    assert target_of({"target": machine.facts()}, 2) == Target(
         vector_bits=256, features=("avx2", "fma"), cpu="x", cores=2
     )
-    assert target_of({"target": asdict(cuda_target("sm_90"))}, 132) == cuda_target("sm_90")
+    assert target_of({"target": cuda_target("sm_90").facts()}, 132) == cuda_target("sm_90")
     assert target_of({}, 2) is None

@@ -14,7 +14,7 @@ from ansorpy.population import legal, nearest_legal
 from ansorpy.records import IMPORTED, MEASURED, MemoryStore, Record, carried, task_key
 from ansorpy.replay import plan_text
 from ansorpy.sketch import derive
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul, matmul_relu
@@ -26,7 +26,7 @@ from tests.fakes import fake_pools
 
 pytestmark = pytest.mark.usefixtures("few_candidates")
 
-HERE = Target(vector_bits=256, registers=16)
+HERE = CpuTarget(vector_bits=256, registers=16)
 ELSEWHERE = replace(HERE, vector_bits=512, registers=32)
 DAG = matmul(16, 32, 24)
 RULES = find_rules("cpu")

@@ -32,7 +32,7 @@ from ansorpy.codegen.tile_printer import INDENT
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Const, variables
 from ansorpy.loopir.nodes import Alloc, Buffer, For, Phase, Program, Scope, Tile
-from ansorpy.target import STATIC_SHARED_BYTES, Target
+from ansorpy.target import STATIC_SHARED_BYTES, GpuTarget, Target, expected
 
 DTYPES: Final = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint64")
 ARRAYS: Final = {  # others by their names
@@ -52,11 +52,11 @@ def kernel_source(program: Program, target: Target) -> str:
     Raises:
         BuildError: as `simt_code`; or a block has more than 48 KB of shared memory.
     """
-    infos = phase_infos(program)
+    infos, gpu = phase_infos(program), expected(target, GpuTarget)
     parts, launches = [], []
     for info, phase in zip(infos, program.phases, strict=True):
-        shape = block_shape(phase, info.tasks, target)
-        parts.append(_kernel(info.name, phase, program.buffers, shape, target))
+        shape = block_shape(phase, info.tasks, gpu)
+        parts.append(_kernel(info.name, phase, program.buffers, shape, gpu))
         launches.append(f"{INDENT}({info.name}, {shape.blocks}, {shape.threads}, {info.ahead}),")
     parts.append("\n".join(["LAUNCHES = (", *launches, ")"]))
     head = f"{_header(program.buffers)}\n\n{_imports(parts)}"
@@ -93,7 +93,7 @@ def array_dtype(dtype: str) -> str:
 
 
 def _kernel(
-    name: str, phase: Phase, buffers: tuple[Buffer, ...], shape: BlockShape, target: Target
+    name: str, phase: Phase, buffers: tuple[Buffer, ...], shape: BlockShape, target: GpuTarget
 ) -> str:
     builder = SourceBuilder([ArrayElement(GLOBAL, f"b{k}", None) for k in range(len(buffers))])
     limit = min(target.shared_bytes, STATIC_SHARED_BYTES)

@@ -33,7 +33,7 @@ from ansorpy.loopir.nodes import Buffer, Phase, Prefetch, Program, Stmt, Tile
 from ansorpy.loopir.passes.warp_matrices import on_matrices, room_bytes
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.loopir.scratch import scratch_of
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target, expected
 
 TASKS: Final = 4  # tasks of one warp in a block, which then has a warp for each scheduler
 SPECIAL: Final = "llvm.nvvm.read.ptx.sreg.{}.x"  # number of the thread, or of the block
@@ -65,9 +65,10 @@ def simt_code(program: Program, target: Target) -> SimtCode:
     Raises:
         BuildError: a part of the program has no meaning on a GPU yet, or exceeds a block.
     """
-    texts, launches, room = [], [], room_bytes(program, target)
+    gpu = expected(target, GpuTarget)
+    texts, launches, room = [], [], room_bytes(program, gpu)
     for info, phase in zip(phase_infos(program), program.phases, strict=True):
-        block = block_shape(phase, info.tasks, target)
+        block = block_shape(phase, info.tasks, gpu)
         shared = SharedMemory(phase.name, room)
         texts.append(_module_text(info.name, phase, program.buffers, block, shared))
         launches.append(
@@ -76,7 +77,7 @@ def simt_code(program: Program, target: Target) -> SimtCode:
     return SimtCode(tuple(texts), tuple(launches), program.buffers)
 
 
-def block_shape(phase: Phase, tasks: int, target: Target) -> BlockShape:
+def block_shape(phase: Phase, tasks: int, target: GpuTarget) -> BlockShape:
     """Return the threads and tasks of a block.
 
     Raises:
@@ -90,7 +91,7 @@ def block_shape(phase: Phase, tasks: int, target: Target) -> BlockShape:
     return BlockShape(threads_of(phase, target), tasks, several, tuple(digits))
 
 
-def threads_of(phase: Phase, target: Target) -> int:
+def threads_of(phase: Phase, target: GpuTarget) -> int:
     """Return the threads of a block: whole warps, as many as the widest tile has lanes.
 
     Raises:
@@ -105,7 +106,7 @@ def threads_of(phase: Phase, target: Target) -> int:
     return -(-widest // WARP) * WARP
 
 
-def tasks_of(phase: Phase, tasks: int, target: Target) -> int:
+def tasks_of(phase: Phase, tasks: int, target: GpuTarget) -> int:
     """Return the tasks of a block: several if each has one warp, so that blocks fill an SM."""
     if threads_of(phase, target) > WARP:
         return 1

@@ -23,7 +23,7 @@ from ansorpy.expr.intervals import Interval, bounds
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Prefetch, Program, Scope, Seq, Stmt, Tile
 from ansorpy.loopir.passes.exceeds_cache import fills
 from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, seq, stmt_children
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget
 
 LINE_BYTES: Final = 64
 MIN_VECTORS: Final = 4  # vectors of a tile per fetched line, so that fetching is a small share
@@ -32,7 +32,7 @@ MAX_OFFSETS: Final = 1024  # elements of a tile whose lines are enumerated
 Loops = tuple[For, ...]
 
 
-def prefetch(program: Program, target: Target) -> Program:
+def prefetch(program: Program, target: CpuTarget) -> Program:
     """Return the program with prefetches of inputs that exceed the last-level cache.
 
     Needs        a tiled program.

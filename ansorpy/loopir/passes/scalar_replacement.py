@@ -9,7 +9,7 @@ from ansorpy.expr.expr import Const, Expr, Read, Var, reads, transform, variable
 from ansorpy.expr.intervals import linear
 from ansorpy.loopir.nodes import Alloc, Buffer, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target
 
 VECTORS: Final = 32  # vectors of a register tile at most; AVX-512 has 32 registers
 HELD: Final = 128  # registers of a thread that hold a row, or its sums; it has 255
@@ -20,7 +20,7 @@ Shape = tuple[Dimension, ...]  # the dimensions of a buffer
 
 def held_vectors(target: Target) -> int:
     """Return how many vectors of a register tile stay in registers; lanes of a GPU are threads."""
-    return HELD if target.kind == "cuda" else VECTORS
+    return HELD if isinstance(target, GpuTarget) else VECTORS
 
 
 def scalar_replacement(program: Program, most: int = VECTORS, threads: bool = False) -> Program:

@@ -36,7 +36,7 @@ from ansorpy.loopir.passes.dot import dot_function
 from ansorpy.loopir.passes.matrices import matrix_tiles
 from ansorpy.loopir.passes.scalar_replacement import held_vectors
 from ansorpy.loopir.rewrite import map_phases, stmt_children
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget, Target
 
 VECTORS: Final = 64  # vectors per tile at most; longer code would exceed the instruction cache
 # Vectors per tile along the lanes of a copy or a map that exceeds the registers: its vectors are
@@ -64,7 +64,7 @@ def tile(program: Program, target: Target) -> Program:
 
     def tiled(body: Stmt) -> Stmt:
         longest: dict[str, int] = {}
-        if target.kind == "cuda":
+        if isinstance(target, GpuTarget):
             _collect_longest(body, {}, longest)
         return _tile(body, _Tiling(program.by_name, target, longest), {})
 

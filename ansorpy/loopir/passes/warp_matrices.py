@@ -47,7 +47,7 @@ from ansorpy.rewrites.warp_products import (
     by_function,
     find_product,
 )
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget
 
 WORD_BYTES: Final = 4  # a register
 PRODUCTS: Final = 128  # instructions of one tile at most; more steps become a loop
@@ -67,7 +67,7 @@ class _Nest:
         return {**dict(self.loops), **dict(self.tile.dims)}
 
 
-def warp_matrices(program: Program, target: Target) -> Program:
+def warp_matrices(program: Program, target: GpuTarget) -> Program:
     """Return the program with matrix instructions for the sums that a warp may add by them.
 
     Needs        a tiled program for a GPU, with sums in registers.
@@ -109,7 +109,7 @@ def product_of(tile: Tile) -> WarpProduct:
     return found
 
 
-def room_bytes(program: Program, target: Target) -> int:
+def room_bytes(program: Program, target: GpuTarget) -> int:
     """Return the shared memory that a block may have: all of it for matrix instructions.
 
     Two stages of operands that keep the instructions busy exceed the 48 KB of other kernels.

@@ -32,7 +32,7 @@ def cold_bytes(weights_bytes: int, target: Target) -> int:
         weights_bytes: of all weights of the model.
         target: the processor; `cores` counts the cores of the kernel.
     """
-    private_bytes = target.cores * target.l2_bytes
+    private_bytes = target.cores * target.scratch_bytes  # L2
     if weights_bytes <= private_bytes:
         return 0
     cache_bytes = private_bytes if weights_bytes <= target.l3_bytes else target.l3_bytes

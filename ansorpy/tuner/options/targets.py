@@ -11,6 +11,7 @@ from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
 from ansorpy.target import (
     GPU_NAMES,
+    GpuTarget,
     Target,
     cuda_target,
     gpu_target,
@@ -56,7 +57,7 @@ def named_target(name: str, cores: int) -> Target:
     return here
 
 
-def named_gpu(arch: str) -> Target:
+def named_gpu(arch: str) -> GpuTarget:
     """Return the target of the present GPU if it has the architecture, else of a preset.
 
     Args:
@@ -97,4 +98,4 @@ def target_of(key: str) -> tuple[Target, bool]:
 
 def device_of(target: Target) -> str:
     """Return the back end that runs kernels of a GPU; "" if that GPU is not in this machine."""
-    return DEVICE if target.kind == "cuda" and target == present_gpu() else ""
+    return DEVICE if isinstance(target, GpuTarget) and target == present_gpu() else ""

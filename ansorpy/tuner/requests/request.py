@@ -7,7 +7,7 @@ from typing import cast
 
 from ansorpy.errors import SpecError
 from ansorpy.frontends.source import dags_of
-from ansorpy.target import Target, require_back_end, require_gpu
+from ansorpy.target import GpuTarget, Target, require_back_end, require_gpu
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
@@ -81,7 +81,7 @@ class Request(LocalOptions):
     def __post_init__(self) -> None:
         LocalOptions.__post_init__(self)
         require_back_end(self.target.kind)
-        if self.target.kind == "cuda":
+        if isinstance(self.target, GpuTarget):
             require_gpu(self.target)
         if not 1 <= self.target.cores <= MAX_CORES:
             raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
@@ -102,7 +102,7 @@ class Request(LocalOptions):
     @property
     def estimated(self) -> bool:
         """True if trials are estimates: no device runs the kernels (ADR-0143)."""
-        return self.target.kind == "cuda" and not self.device
+        return isinstance(self.target, GpuTarget) and not self.device
 
     @property
     def measured_by(self) -> str:

@@ -15,6 +15,7 @@ from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.records import Race, Record
 from ansorpy.replay import UNFIT, check_row, plan_from_text
+from ansorpy.target import GpuTarget
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.networks import Networks, named, totals
 from ansorpy.tuner.options.tune_options import TuneOptions, later_options
@@ -100,7 +101,7 @@ def answer(
 def deliver_again(task: Task, record: Record, folder: Path) -> Path | None:
     """Write the zip of a stored race, None if today's code generator makes another kernel."""
     current = is_current(record, task.dag)
-    if task.target.kind == "cuda":
+    if isinstance(task.target, GpuTarget):
         return device_race.deliver_again(task, record, folder) if current else None
     entry = _again(task, record) if current else None
     if entry is None or record.race is None:

@@ -17,6 +17,7 @@ from ansorpy.measure.pool import Memory
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.records import copies_of
+from ansorpy.target import CpuTarget
 from ansorpy.te.dag import Compute, Dag, Node
 from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.tasks.task import Task
@@ -40,11 +41,12 @@ def check_memory(tasks: Sequence[Task], memory: Memory) -> None:
         ends = (*task.dag.placeholders, *map(task.dag.node, task.dag.outputs))
         copies = copies_of(task.key)
         arguments = copies * sum(map(_node_bytes, ends))
-        if limit_bytes is not None and task.target.kind == "cpu" and arguments > limit_bytes:
+        most = limit_bytes if isinstance(task.target, CpuTarget) else None
+        if most is not None and arguments > most:
             where = f" in {copies} copies" if copies > 1 else ""
             raise SpecError(
                 f"cannot tune {task.name!r} because its inputs and outputs take {size(arguments)}"
-                f"{where}; expected at most {size(limit_bytes)}, the memory of one candidate"
+                f"{where}; expected at most {size(most)}, the memory of one candidate"
             )
         need_bytes = LEAST_TIMES * dag_bytes(task.dag)
         if free_bytes is not None and need_bytes > free_bytes:

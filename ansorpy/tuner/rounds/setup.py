@@ -16,7 +16,7 @@ from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.records import MemoryStore, Record, RecordStore
 from ansorpy.state.rule import Rule
-from ansorpy.target import require_cores
+from ansorpy.target import CpuTarget, require_cores
 from ansorpy.te.analysis import structure_key
 from ansorpy.tuner.delivery.at_once import Deliveries
 from ansorpy.tuner.delivery.emulated import EmulatedDeliveries
@@ -68,7 +68,7 @@ class Setup:
         counts = tuple(sum(record.race is None for record in known) for known in found)
         twins = twin_names(leaders(request.dags))
         target = request.target
-        threads = target.cores if target.kind == "cpu" else 0
+        threads = target.cores if isinstance(target, CpuTarget) else 0
         return Started(tuple(self.sources), counts, request.trials, request.seconds, twins, threads)
 
     @property
@@ -199,7 +199,7 @@ class Context:
     def openings(self, request: Request) -> dict[str, Opening]:
         """Return how to open the search space of each task."""
         resumed = {name for name, _ in self.setup.stored.rounds}
-        quick = request.first_answer and request.target.kind == "cpu" and request.mode == "auto"
+        quick = request.first_answer and _model_chooses(request)
         # The space of a user is open after the first call.
         whole = bool(request.trials) and not self.budget.hurried and request.mode == "auto"
         early = quick and request.early and whole
@@ -263,7 +263,11 @@ def budget_of(request: Request, setup: Setup, tasks: int, clock: Callable[[], fl
 
 def has_choice(request: Request) -> bool:
     """Return whether a kernel can be delivered without a trial: the choice of the cost model."""
-    return request.target.kind == "cpu" and request.mode == "auto" and not request.deterministic
+    return _model_chooses(request) and not request.deterministic
+
+
+def _model_chooses(request: Request) -> bool:
+    return isinstance(request.target, CpuTarget) and request.mode == "auto"
 
 
 def deliveries_of(

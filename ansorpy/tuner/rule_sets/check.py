@@ -33,7 +33,7 @@ from ansorpy.sketch import Derivation, derive
 from ansorpy.state.rule import Rule, name_of
 from ansorpy.state.state import State
 from ansorpy.state.text import history
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, GpuTarget, Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
@@ -151,7 +151,7 @@ _MORE: Final[Mapping[str, Callable[[], Dag]]] = MappingProxyType(
 
 # The machine of golden counts: sketches depend on cores and features of a target.
 COUNTED_ON: Final[Mapping[str, Target]] = MappingProxyType(
-    {"cpu": Target("cpu"), "cuda": Target("cuda")}
+    {"cpu": CpuTarget(), "cuda": GpuTarget()}
 )
 
 

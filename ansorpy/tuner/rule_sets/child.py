@@ -26,7 +26,7 @@ from ansorpy.measure.other_work import process_s
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.state.rule import Rule, name_of
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.targets import named_target
 from ansorpy.tuner.rule_sets.check import (
@@ -260,7 +260,7 @@ def _check(request: RuleRequest, speak: TextIO) -> None:
     _say(speak, "begin", begin)
     with ExitStack() as stack:
         verify = None
-        if request.compiled and target.kind == "cpu":
+        if request.compiled and isinstance(target, CpuTarget):
             settings = MeasureSettings()
             verify = _verify(
                 target, stack.enter_context(closing(LocalBackEnd(target, settings, LocalPool)))

@@ -25,7 +25,7 @@ from ansorpy.measure.verify.check import verify
 from ansorpy.measure.verify.guard_pages import Arena
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.measure.verify.reformulated import reformulated
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.topi.suites import SUITE_SMALL
@@ -52,15 +52,15 @@ LIBRARY: Final = re.compile(
 )
 
 
-def gpu(threads: int) -> Target:
+def gpu(threads: int) -> GpuTarget:
     """Return a GPU on which a tile has at most `threads`."""
-    return Target(
-        "cuda", cores=132, vector_bits=32 * threads, registers=64, l2_bytes=48 << 10, cpu="sm_90",
+    return GpuTarget(
+        cores=132, tile_threads=threads, thread_registers=64, block_bytes=48 << 10, cpu="sm_90",
         shared_bytes=160 << 10,
     )  # fmt: skip
 
 
-def drawn(dag: Dag, seed: int) -> tuple[Program, Target]:
+def drawn(dag: Dag, seed: int) -> tuple[Program, GpuTarget]:
     """Return a random candidate of an operator."""
     rng = np.random.default_rng(seed)
     target = gpu(int(rng.choice((32, 64, 128, 256))))
@@ -99,7 +99,7 @@ def races(code: SimtCode, addresses: tuple[int, ...]) -> tuple[DataRace, ...]:
         raise
 
 
-def written(program: Program, target: Target) -> SimtCode | str:
+def written(program: Program, target: GpuTarget) -> SimtCode | str:
     """Return the kernels of a program, or the sentence of their refusal."""
     try:
         return simt_code(program, target)
@@ -107,7 +107,7 @@ def written(program: Program, target: Target) -> SimtCode | str:
         return str(refusal)
 
 
-def check_text(code: SimtCode, target: Target) -> None:
+def check_text(code: SimtCode, target: GpuTarget) -> None:
     """Check that NVPTX takes every kernel, that none calls a function, and that blocks fit."""
     for text, launch in zip(code.texts, code.launches, strict=True):
         made = ptx(text, "sm_90")

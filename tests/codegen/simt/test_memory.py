@@ -17,7 +17,7 @@ from ansorpy.errors import BuildError, DeviceError
 from ansorpy.expr.expr import Binary, Var
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Alloc, Program, Scope, Seq, Tile
-from ansorpy.target import Target, cuda_target
+from ansorpy.target import GpuTarget, cuda_target
 from tests.codegen.programs import add, buffer, c, parallel, program, read, store
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.emulation.device import build_texts
@@ -112,4 +112,4 @@ def test_the_launch_table_of_a_zip_tells_dynamic_memory() -> None:
 def test_more_than_a_block_has_is_refused() -> None:
     with pytest.raises(BuildError, match="because a block needs 240000 bytes of shared memory"):
         simt_code(turned(30_000), GPU)
-    assert Target("cuda").shared_bytes == 48 * 1024
+    assert GpuTarget().shared_bytes == 48 * 1024

@@ -12,11 +12,11 @@ from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Binary, Call, Expr, Select, Var
 from ansorpy.loopir.nodes import Alloc, For, Matrix, Prefetch, Program, Scope, Seq, Stmt, Tile
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget
 from tests.codegen.programs import add, buffer, c, matmul, mul, parallel, program, read, store
 from tests.conftest import Golden
 
-GPU = Target("cuda", cpu="sm_90")
+GPU = GpuTarget(cpu="sm_90")
 L, ROW = Var("l"), Var("i")
 BARRIER = 'call void @"llvm.nvvm.barrier.cta.sync.aligned.all"'
 

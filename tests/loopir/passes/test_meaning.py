@@ -93,7 +93,7 @@ def test_every_pass_for_a_gpu_keeps_the_meaning(seed: int) -> None:
 
 
 def _on_a_gpu(dag: Dag, rng: np.random.Generator, seed: int) -> None:
-    target = replace(cuda_target("sm_90"), vector_bits=32 * int(rng.choice([32, 128])))
+    target = replace(cuda_target("sm_90"), tile_threads=int(rng.choice([32, 128])))
     sketches = derive(dag, target, CUDA).sketches
     every = plans(sketches[int(rng.integers(len(sketches)))], target, 12)
     _keep_the_meaning(dag, every[int(rng.integers(len(every)))], target, rng, seed)

@@ -16,7 +16,7 @@ from ansorpy.expr.intervals import simplify
 from ansorpy.loopir.nodes import For, LoopKind, Prefetch, Program, Scope, Seq, Stmt, Tile
 from ansorpy.loopir.passes.prefetch import prefetch
 from ansorpy.loopir.rewrite import map_stmt, nest, seq, substitute_stmt, walk_stmt
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget
 from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
 from tests.night import night
 
@@ -24,7 +24,7 @@ STEPS = 5
 PASSES = [(1,), (2,), (3,), (4,), (7,), (2, 2)]
 VECTORS = (1, 2, 3, 4)
 BLOCKS = [(4,), (3, 2), (2, 3)]
-TARGET = Target(l3_bytes=64)
+TARGET = CpuTarget(l3_bytes=64)
 
 
 def used_again(
@@ -118,8 +118,8 @@ def test_the_next_block_is_prefetched_during_the_current_one(
 def test_inputs_that_fit_the_last_level_cache_are_not_prefetched() -> None:
     made = used_again()
     bytes_of_x = 4 * STEPS * 32 * 4
-    assert fetched(prefetch(made, Target(l3_bytes=bytes_of_x * 4 // 3)))
-    assert prefetch(made, Target(l3_bytes=bytes_of_x * 4 // 3 + 4)) is made
+    assert fetched(prefetch(made, CpuTarget(l3_bytes=bytes_of_x * 4 // 3)))
+    assert prefetch(made, CpuTarget(l3_bytes=bytes_of_x * 4 // 3 + 4)) is made
 
 
 def test_data_used_once_or_by_another_task_is_not_prefetched() -> None:

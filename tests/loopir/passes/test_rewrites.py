@@ -54,7 +54,7 @@ def phase_text(program: Program, number: int) -> str:
 
 def order() -> list[str]:
     """Return the names of all passes, those for a GPU only at the end."""
-    texts = map(getsource, (pipeline.lower_for_cpu, pipeline.lower_for_cuda))
+    texts = (getsource(pipeline.lower_for_cpu), getsource(pipeline.lower_for_cuda))
     return [*dict.fromkeys(name for text in texts for name in re.findall(r'yield "(\w+)"', text))]
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.gpus import PRESETS, Gpu
-from ansorpy.target import Target, gpu_target
+from ansorpy.target import GpuTarget, gpu_target
 
 # A GPU without a preset: float32 multiply-adds of an SM in a clock as since 8.6 ("Arithmetic
 # Instructions", CUDA C++ Programming Guide 13.0); the bfloat16 rate is an estimate.
@@ -35,7 +35,7 @@ class DeviceFacts:
     gpu: Gpu
 
     @property
-    def target(self) -> Target:
+    def target(self) -> GpuTarget:
         """The target of kernels for this GPU."""
         return gpu_target(self.arch, self.gpu)
 

@@ -18,12 +18,12 @@ from ansorpy.codegen.simt.device.functions import driver_library
 from ansorpy.codegen.simt.driver import LIBRARY
 from ansorpy.errors import DeviceError
 from ansorpy.gpus import Gpu
-from ansorpy.target import Target
+from ansorpy.target import GpuTarget
 
 TIMEOUT_S: Final = 60.0  # a driver without its daemon initialises GPUs for seconds
 
 
-def present_gpu() -> Target | None:
+def present_gpu() -> GpuTarget | None:
     """Return the target of the first GPU that this process may use; None without one."""
     found = present_gpus()
     return found[0].target if found else None

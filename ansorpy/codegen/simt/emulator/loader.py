@@ -34,9 +34,9 @@ from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import BuildError, RunError
 from ansorpy.loopir.nodes import Buffer, Program
-from ansorpy.target import Target
+from ansorpy.target import CpuTarget, Target
 
-HOST: Final = Target()
+HOST: Final = CpuTarget()
 FAST_LINES: Final = 5000  # longest text for level 0 of LLVM, whose frames take 1 to 4 bytes a line
 FEW_THREADS: Final = 4096  # threads of all launches; more of them run longer than LLVM compiles
 RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
