@@ -22,7 +22,7 @@ from ansorpy.target import Target
 from ansorpy.tuner import tune
 from ansorpy.tuner.options import tune_options as options
 from ansorpy.tuner.parts import pools
-from ansorpy.tuner.race import final_race, first_answer
+from ansorpy.tuner.race import calm_race, first_answer
 
 SKETCHES = 64  # sketches whose plans are kept at most
 LIBRARIES = guest.LIBRARIES
@@ -85,7 +85,7 @@ def calm_machine() -> Iterator[None]:
     """Take the machine for a calm one: other tests run beside, and fakes race at any speed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tune, "crowd", lambda: "")
-        patch.setattr(final_race, "RACES", 1)
+        patch.setattr(calm_race, "RACES", 1)
         yield
 
 

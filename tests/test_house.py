@@ -262,7 +262,7 @@ LINES = {
     "ansorpy/state": 1_700,
     "ansorpy/te": 2_500,
     "ansorpy/topi": 3_770,
-    "ansorpy/tuner": 9_470,
+    "ansorpy/tuner": 9_430,
     "ansorpy": 2_620,
     "rules": 1_950,
     "server": 16_700,

@@ -17,7 +17,8 @@ from ansorpy.measure.sandbox.isolation import Isolation, isolation_for
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.server.doctor.finding import Finding
 from ansorpy.server.settings import ServiceSettings
-from ansorpy.tuner.race import final_race
+from ansorpy.tuner.race.cpu_form import CpuForm
+from ansorpy.tuner.race.race import deliver, race
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.identity import rules_name
 from ansorpy.tuner.tasks.task import Task
@@ -67,11 +68,12 @@ def kernel(settings: ServiceSettings) -> list[Finding]:
         LocalPool(dag, target, MeasureSettings(sandbox=settings.sandbox)) as pool,
     ):
         proofs = [_proof(process, levels) for process, levels in pool.isolation().items()]
-        raced = final_race.race(task, {}, pool, "doctor")
+        form = CpuForm()
+        raced = race(task, form, {}, pool, "doctor")
         if isinstance(raced, list):
             reasons = "; ".join(f"{failed.kind}: {failed.message}" for failed in raced)
             return [*proofs, Finding("kernel", "bad", reasons)]
-        path = final_race.deliver(task, raced.record, raced.entry, raced.native, Path(folder))
+        path = deliver(task, form, raced, Path(folder))
         right = _is_right(path)
     best_s = raced.record.best_s or 0.0
     library = "" if not isinstance(raced.native, str) else f"; {raced.native}"

@@ -19,6 +19,7 @@ from ansorpy.artifact import load_native, load_package, package, stored_zip, unb
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import PREFIX, reap
 from ansorpy.artifact.package import LIBRARY, box, read_bytes
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.errors import PackageError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.timing.libraries import Exported
@@ -37,7 +38,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture(scope="module")
 def native(
-    made: tuple[Task, Contestant, Exported],  # noqa: F811
+    made: tuple[Task, Contestant[Kernel], Exported],  # noqa: F811
     tmp_path_factory: pytest.TempPathFactory,
 ) -> bytes:
     return zipped(made, tmp_path_factory.mktemp("native")).read_bytes()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ansorpy.artifact import load, unbox
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.expr.dtypes import DTYPES
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
@@ -21,6 +22,7 @@ from ansorpy.rules import CPU
 from ansorpy.te.dag import Dag
 from ansorpy.topi.suites import SUITE_SMALL
 from ansorpy.tuner.race.contestant import Contestant, contestant
+from ansorpy.tuner.race.cpu_form import CpuForm
 from ansorpy.tuner.tasks.task import Task
 from tests.artifact.test_pack import packed
 from tests.night import night
@@ -64,12 +66,13 @@ def dag_of(dtype: str, name: str) -> Dag:
     return build(dtype=dtype)
 
 
-def scheduled(dag: Dag) -> Contestant:
+def scheduled(dag: Dag) -> Contestant[Kernel]:
     """Return a candidate of the search space as it would be delivered."""
     task = Task.of(dag, local_target(1), "cpu@1")
     task.space.explore(CPU, limit=4)
     (row,) = sample(task.space.plans[0], 1, np.random.default_rng(0))
-    entry = contestant(task, task.space.plans[0], task.space.texts[0], tuple(map(int, row)))
+    plan, text = task.space.plans[0], task.space.texts[0]
+    entry = contestant(task, plan, text, tuple(map(int, row)), CpuForm().emit)
     assert isinstance(entry, Contestant), entry
     return entry
 

@@ -18,6 +18,7 @@ import pytest
 from ansorpy import te
 from ansorpy.artifact import load_native, make_test, pack, unpack
 from ansorpy.codegen.exported_types import Library
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.errors import PackageError
 from ansorpy.measure.host import local_target
 from ansorpy.measure.local import LocalPool
@@ -28,13 +29,15 @@ from ansorpy.replay import plan_text
 from ansorpy.rules import CPU
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.race.contestant import Contestant, contestant
-from ansorpy.tuner.race.final_race import export_of
+from ansorpy.tuner.race.cpu_form import CpuForm
+from ansorpy.tuner.race.export import export_of
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.trust import versions
 from tests.plan.test_meaning import packing
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.slow
+Made = tuple[Task, Contestant[Kernel], Exported]
 
 
 def workload() -> Dag:
@@ -55,13 +58,13 @@ def inputs(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[Task, Contestant, Exported]:
+def made() -> Made:
     dag = workload()
     task = Task.of(dag, local_target(2), "cpu@1")
     task.space.explore(CPU)
     plan = next(packing(dag, "B"))
     row = tuple(int(v) for v in (s.values[0] if s.values else s.multiple_of for s in plan.sizes))
-    entry = contestant(task, plan, plan_text(plan), row)
+    entry = contestant(task, plan, plan_text(plan), row, CpuForm().emit)
     assert isinstance(entry, Contestant)
     with LocalPool(dag, task.target) as pool:
         done = pool.export(export_of(task, entry))
@@ -70,7 +73,9 @@ def made() -> tuple[Task, Contestant, Exported]:
 
 
 def zipped(
-    made: tuple[Task, Contestant, Exported], folder: Path, native: Library | str | None = None
+    made: Made,
+    folder: Path,
+    native: Library | str | None = None,
 ) -> Path:
     task, entry, done = made
     test = make_test(task.dag)
@@ -87,13 +92,11 @@ def zipped(
 
 
 @pytest.fixture(scope="module")
-def path(made: tuple[Task, Contestant, Exported], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return zipped(made, tmp_path_factory.mktemp("zips"))
 
 
-def test_the_manifest_describes_the_library(
-    made: tuple[Task, Contestant, Exported], path: Path, tmp_path: Path
-) -> None:
+def test_the_manifest_describes_the_library(made: Made, path: Path, tmp_path: Path) -> None:
     manifest = unpack(path, tmp_path)
     assert {"libkernel.so", "kernel.h", "native.py"} <= set(manifest["files"])
     digest = sha256((tmp_path / "libkernel.so").read_bytes()).hexdigest()
@@ -288,9 +291,7 @@ def test_the_headers_of_two_kernels_compile_together_as_cpp(path: Path, tmp_path
                    cwd=tmp_path, check=True)  # fmt: skip
 
 
-def test_an_object_that_was_not_linked_can_be_linked_by_hand(
-    made: tuple[Task, Contestant, Exported], tmp_path: Path
-) -> None:
+def test_an_object_that_was_not_linked_can_be_linked_by_hand(made: Made, tmp_path: Path) -> None:
     task, entry, _ = made
     what = replace(export_of(task, entry), linkers=())
     with LocalPool(task.dag, task.target) as pool:
@@ -315,15 +316,13 @@ def test_an_object_that_was_not_linked_can_be_linked_by_hand(
         assert float(done_in.stdout) == 24
 
 
-def test_a_zip_without_a_library_says_why(
-    made: tuple[Task, Contestant, Exported], tmp_path: Path
-) -> None:
+def test_a_zip_without_a_library_says_why(made: Made, tmp_path: Path) -> None:
     lonely = zipped(made, tmp_path, "not exported: nobody asked")
     with pytest.raises(PackageError, match="no library: not exported: nobody asked"):
         load_native(lonely)
 
 
-def test_a_wrong_library_is_found(made: tuple[Task, Contestant, Exported]) -> None:
+def test_a_wrong_library_is_found(made: Made) -> None:
     task, entry, _ = made
     what = export_of(task, entry)
     wrong = np.arange(32, dtype=np.float32)

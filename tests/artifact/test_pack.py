@@ -17,6 +17,7 @@ import pytest
 
 from ansorpy.artifact import LoadedKernel, load, make_test, pack, unpack
 from ansorpy.artifact.kernel_file import WORST_TOLERANCE
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.errors import PackageError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Measured
@@ -24,6 +25,7 @@ from ansorpy.records import Race, Record
 from ansorpy.target import Target
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
 from ansorpy.tuner.race.contestant import Contestant, untuned
+from ansorpy.tuner.race.cpu_form import CpuForm
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.trust import versions
 
@@ -34,11 +36,11 @@ LOG = "def lg(float(9) A) -> (B) { B(i) = log(A(i)) }"
 TARGET = Target(vector_bits=256, registers=16)
 
 
-def packed(dag: Dag, folder: Path, entry: Contestant | None = None) -> tuple[Path, Record]:
+def packed(dag: Dag, folder: Path, entry: Contestant[Kernel] | None = None) -> tuple[Path, Record]:
     """Pack the untuned kernel, unless a candidate is given."""
     task = Task.of(dag, TARGET, "cpu@1")
     if entry is None:
-        naive = untuned(task)
+        naive = untuned(task, CpuForm().emit)
         assert isinstance(naive, Contestant)
         entry = naive
     test = make_test(dag)

@@ -36,6 +36,7 @@ from ansorpy.server.cli import app
 from ansorpy.state.steps import reformulations
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.race.cpu_form import CpuForm
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.reuse import record_lookup, warm
 from ansorpy.tuner.rule_sets.sets import find_rules
@@ -124,7 +125,7 @@ def _harm_at_start(dag: Dag, records: Sequence[Record], folder: Path) -> str:
     store = MemoryStore()
     store.append(records)
     known = store.all(task.key)
-    if record_lookup.answer(task, known, "request", 1, folder) is not None:
+    if record_lookup.answer(task, CpuForm(), known, "request", 1, folder) is not None:
         return "answered from the store"
     task.load_records(known)
     warm.seed(task, known, TRIALS)

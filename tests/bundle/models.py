@@ -26,7 +26,7 @@ from ansorpy.plan.choices import naive
 from ansorpy.plan.plan import Plan
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
-from ansorpy.tuner.race.final_race import export_program
+from ansorpy.tuner.race.export import export_program
 from ansorpy.tuner.tasks.task import Task
 from tests.plan.test_meaning import packing
 

@@ -4,8 +4,7 @@ import pytest
 
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.interleave import PairedTimes
-from ansorpy.tuner.race import final_race
-from ansorpy.tuner.race.final_race import calm_race, slowdown_of
+from ansorpy.tuner.race.calm_race import calm_race, slowdown_of
 
 COSTS = {"tuned 0": 1.0, "tuned 1": 2.0, "tuned 2": None}
 
@@ -39,7 +38,7 @@ def test_the_slowdown_is_that_of_the_finalists_with_costs() -> None:
 def test_a_race_is_held_again_until_the_machine_is_calm(
     slow: list[float], late: bool, held: int, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(final_race, "RACES", 3)
+    monkeypatch.setattr("ansorpy.tuner.race.calm_race.RACES", 3)
     seen = iter(slow)
 
     def hold() -> dict[str, PairedTimes | Failed]:

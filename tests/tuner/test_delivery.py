@@ -26,8 +26,9 @@ from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul
-from ansorpy.tuner.delivery.at_once import FINALISTS, RACES
+from ansorpy.tuner.delivery.deliveries import RACES
 from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.race.cpu_form import FINALISTS
 from ansorpy.tuner.race.first_answer import First
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tasks.task import Task
@@ -137,6 +138,24 @@ def test_the_next_candidates_race_if_no_finalist_passes(tmp_path: Path, bad: int
     assert result.winner == ("tuned" if bad < RACES * FINALISTS else "baseline")
 
 
+def test_the_untuned_kernel_races_alone_once_every_finalist_has_failed(tmp_path: Path) -> None:
+    """In a race with finalists it has little time."""
+    raced: list[list[str]] = []
+
+    class Pool(FakePool):
+        def race(
+            self, contestants: Mapping[str, Program | Kernel], *rest: object, **named: object
+        ) -> dict[str, PairedTimes | Failed]:
+            raced.append([*contestants])
+            if len(contestants) == 1:
+                return super().race(contestants)
+            return dict.fromkeys(contestants, Failed("run-timeout", "no answer after 1 s"))
+
+    result = tuned(tmp_path, Pool, trials=2)
+    assert [len(one) for one in raced] == [3, 1]
+    assert (result.winner, result.kernel is not None) == ("baseline", True)
+
+
 @pytest.mark.parametrize("bad", [0, FINALISTS])
 def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad: int) -> None:
     called: list[bytes] = []
@@ -208,7 +227,7 @@ def test_a_library_of_the_untuned_kernel_is_told(
     asked: list[list[Candidate]] = []
 
     def delivered(
-        task: Task, attempts: Sequence[Sequence[Candidate]], *_: object, tested: bool
+        task: Task, attempts: Sequence[Sequence[Candidate]], *_: object, tested: bool, **__: object
     ) -> First:
         asked.extend(map(list, attempts))
         (chosen,) = attempts[-1 if passes == "baseline" else 0]

@@ -16,8 +16,9 @@ from ansorpy.progress import as_line
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.topi import workloads
-from ansorpy.tuner.delivery.at_once import Deliveries
+from ansorpy.tuner.delivery.deliveries import Deliveries
 from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.race.cpu_form import CpuForm
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rounds.setup import local_pools
 from ansorpy.tuner.tasks.checkpoint import StoreJournal
@@ -87,7 +88,7 @@ def test_a_new_leader_is_a_library_until_the_first_race(tmp_path: Path, early: b
     budget = TimeBudget(None, 0.0, 1, lambda: now_s[0])
     with closing(local_pools(Request((DAG,), target, trials=2))()) as pools:
         journal = StoreJournal(MemoryStore())
-        made = Deliveries(pools, journal, "request", tmp_path, budget, early=early)
+        made = Deliveries(CpuForm(), pools, journal, "request", tmp_path, budget, early=early)
         assert not list(made.intermediate(task)), "it is too soon"
         now_s[0] = LIBRARY_S / DELIVERY_SHARE + 1.0
         assert now_s[0] < FINISH_S / DELIVERY_SHARE, "a race is not yet due"

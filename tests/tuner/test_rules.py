@@ -15,6 +15,7 @@ from ansorpy.state.steps import reformulations
 from ansorpy.target import Target, cuda_target
 from ansorpy.topi.workloads import Window, conv2d, matmul_relu
 from ansorpy.tuner.race.contestant import Contestant, contestant
+from ansorpy.tuner.race.cpu_form import CpuForm
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.identity import rules_name
@@ -138,7 +139,7 @@ def test_records_in_tf32_answer_no_request_without_it() -> None:
         assert (task.identity.rules == free.identity.rules) is bool(known)
         task.load_records([record])
         assert task.history.known == known
-    entry = contestant(free, free.space.plans[0], free.space.texts[0], row)
+    entry = contestant(free, free.space.plans[0], free.space.texts[0], row, CpuForm().emit)
     assert isinstance(entry, Contestant), entry
     assert entry.reformulated == "C.round_operands('tf32')"
     again = plan_from_text(free.dag, GPU, free.space.texts[0])
@@ -158,7 +159,7 @@ def test_a_contestant_names_its_reformulations() -> None:
         max(1, size.multiple_of) if size.role == "tile" else size.values[0]
         for size in task.space.plans[0].sizes
     )
-    entry = contestant(task, task.space.plans[0], task.space.texts[0], row)
+    entry = contestant(task, task.space.plans[0], task.space.texts[0], row, CpuForm().emit)
     assert isinstance(entry, Contestant), entry
     assert entry.reformulated == "conv.winograd(outputs=2)"
     assert entry.kernel.meaning == entry.program.meaning != DAG

@@ -13,7 +13,7 @@ from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.paired_benchmark import NUMPY
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
-from ansorpy.tuner.race.final_race import patience
+from ansorpy.tuner.race.cpu_form import patience
 from ansorpy.tuner.race.ranking import NAIVE
 from ansorpy.tuner.tasks.task import Task
 

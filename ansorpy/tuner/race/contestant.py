@@ -1,10 +1,11 @@
-"""The kernels of the final race, as they would be delivered."""
+"""The kernels of a race, as they would be delivered."""
 
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from ansorpy.codegen.kernel import Kernel
-from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed
@@ -14,27 +15,33 @@ from ansorpy.plan.plan import Plan
 from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
 from ansorpy.state.steps import executed_flop, reformulated
+from ansorpy.target import Target
 from ansorpy.tuner.tasks.task import Task
+
+Code = TypeVar("Code", bound=Kernel | Program)
+Emit = Callable[[Program, Target], Code]  # BuildError: the program has no such code
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
-    """One kernel of the race, as it would be delivered."""
+class Contestant(Generic[Code]):
+    """One kernel of a race, as it would be delivered."""
 
     plan: str
     row: tuple[int, ...]
     schedule: str  # for people
-    kernel: Kernel
+    kernel: Code  # numba source for a processor; for a GPU the program, of which files are made
     program: Program
     reformulated: str = ""  # for people
     flop: int = 0  # operations that it executes; 0: not known
 
 
-def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Contestant | Failed:
+def contestant(
+    task: Task, plan: Plan, text: str, row: tuple[int, ...], emit: Emit[Code]
+) -> Contestant[Code] | Failed:
     """Return the delivered form of one row; a row that has none is a failure."""
     try:
         program = bind(plan, row, task.target)
-        kernel = emit(program, task.target, task.target.cores)
+        kernel = emit(program, task.target)
         became = reformulated(plan.state)
         flop, schedule = executed_flop(plan.state), schedule_text(plan, row)
         return Contestant(text, row, schedule, kernel, program, became, flop)
@@ -54,13 +61,19 @@ def schedule_text(plan: Plan, row: tuple[int, ...]) -> str:
     return "\n".join([*lines, *textwrap.wrap(", ".join(sizes), 88)])
 
 
-def finalist(task: Task, candidate: Candidate) -> Contestant | Failed:
+def finalist(task: Task, candidate: Candidate, emit: Emit[Code]) -> Contestant[Code] | Failed:
     """Return the delivered form of a candidate."""
-    number = candidate.plan
-    return contestant(task, task.space.plans[number], task.space.texts[number], candidate.row)
+    plan, text = task.space.plans[candidate.plan], task.space.texts[candidate.plan]
+    return contestant(task, plan, text, candidate.row, emit)
 
 
-def untuned(task: Task) -> Contestant | Failed:
+def untuned(task: Task, emit: Emit[Code]) -> Contestant[Code] | Failed:
     """Return the naive loops of a task: every open size at its smallest."""
     plan = naive(task.dag, task.target)
-    return contestant(task, plan, plan_text(plan), plan.smallest_row)
+    return contestant(task, plan, plan_text(plan), plan.smallest_row, emit)
+
+
+def untuned_candidate(task: Task) -> Candidate:
+    """Return the naive loops of a task as one of its candidates."""
+    plan = naive(task.dag, task.target)
+    return Candidate(task.space.add_plan(plan, plan_text(plan)), plan.smallest_row)

@@ -28,9 +28,11 @@ from ansorpy.plan.bind import bind
 from ansorpy.records import Record
 from ansorpy.search import Candidate, EvolutionSettings, evolve
 from ansorpy.state.steps import reformulated
-from ansorpy.tuner.race.final_race import export_program
+from ansorpy.te.dag import Dag
+from ansorpy.tuner.race.export import export_program
+from ansorpy.tuner.race.results import empty_result
 from ansorpy.tuner.tasks.task import Task
-from ansorpy.tuner.tasks.twins import renamed
+from ansorpy.tuner.tasks.twins import renamed, written
 
 PLANS: Final = 16  # about 16 plans are looked at: to record their features takes longest
 FEW_PLANS: Final = 5  # likewise in a hurry: kernels of squeezenet take 1.2 times as long in all
@@ -78,19 +80,13 @@ class First:
     def result(self, task: Task, seconds: float) -> TaskResult:
         """Return the result of a tuning without trials."""
         flop = task.identity.flop
-        return TaskResult(
-            name=task.name,
-            key=task.key,
+        return replace(
+            empty_result(task),
             best_s=self.best_s,
-            baseline_s=None,
-            trials=task.history.trials,
             seconds=seconds,
             verified=True,
             winner="tuned",
             kernel=self.kernel,
-            flop=flop,
-            failures=dict(task.history.failures),
-            examples=dict(task.history.examples),
             rate=Rate(flop / self.best_s, effective=True) if flop else None,
             compile_s=self.record.compile_s,
             library=self.library,
@@ -184,12 +180,12 @@ def _write(
 ) -> Path:
     """Write the zip of a library, and one for each twin; return the zip of the task."""
     became = reformulated(task.space.plans[candidate.plan].state)
-    paths = []
-    for dag in (task.dag, *task.identity.twins):
+
+    def write(dag: Dag) -> Path:
         named = replace(library, buffers=renamed(library.buffers, task, dag))
-        path = pack_native(out, dag, named, record, task.target, cases, became, test, best_so_far)
-        paths.append(path)
-    return paths[0]
+        return pack_native(out, dag, named, record, task.target, cases, became, test, best_so_far)
+
+    return written(task, write)
 
 
 def _exported(

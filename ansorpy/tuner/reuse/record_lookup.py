@@ -1,27 +1,22 @@
 """Look-up of records of earlier tunings of a task: an answer, or a warm start."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
-from ansorpy.codegen import shared_library
-from ansorpy.codegen.exported_types import Library
-from ansorpy.codegen.simd_file import simd_version
-from ansorpy.codegen.version import EARLIER_COMPILERS
-from ansorpy.errors import BuildError
 from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed, Outcome
-from ansorpy.records import Race, Record
+from ansorpy.records import Record
 from ansorpy.replay import UNFIT, check_row, plan_from_text
-from ansorpy.target import GpuTarget
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.networks import Networks, named, totals
 from ansorpy.tuner.options.tune_options import TuneOptions, later_options
-from ansorpy.tuner.race import device_race
-from ansorpy.tuner.race.contestant import Contestant, contestant
-from ansorpy.tuner.race.final_race import deliver, export_of, result_of
+from ansorpy.tuner.race.contestant import Code, contestant
+from ansorpy.tuner.race.form import DeliveredForm
+from ansorpy.tuner.race.race import deliver
+from ansorpy.tuner.race.results import result_of
 from ansorpy.tuner.requests.own_kernels import OwnByTask
 from ansorpy.tuner.tasks.history import failures_of
 from ansorpy.tuner.tasks.task import Task
@@ -76,8 +71,9 @@ def recorded(dag: Dag, records: Sequence[Record]) -> dict[tuple[str, tuple[int, 
 
 
 def answer(
-    task: Task, records: Sequence[Record], request: str, trials: float, folder: Path
-) -> TaskResult | None:
+    task: Task, form: DeliveredForm[Code], records: Sequence[Record], request: str, trials: float,
+    folder: Path,
+) -> TaskResult | None:  # fmt: skip
     """Return the finished result of an earlier tuning, None if there is none good enough.
 
     Good enough: a race that this installation measured with the code generator it has, under the
@@ -91,53 +87,28 @@ def answer(
             continue
         if outcome.request != request and outcome.trials < trials:
             continue
-        path = deliver_again(task, record, folder)
+        path = deliver_again(task, form, record, folder)
         if path is not None:
             task.history.note(failures_of(records))
             return result_of(task, record, path, from_store=True)
     return None
 
 
-def deliver_again(task: Task, record: Record, folder: Path) -> Path | None:
+def deliver_again(
+    task: Task, form: DeliveredForm[Code], record: Record, folder: Path
+) -> Path | None:
     """Write the zip of a stored race, None if today's code generator makes another kernel."""
-    current = is_current(record, task.dag)
-    if isinstance(task.target, GpuTarget):
-        return device_race.deliver_again(task, record, folder) if current else None
-    entry = _again(task, record) if current else None
-    if entry is None or record.race is None:
+    race = record.race
+    if race is None or not is_current(record, task.dag):
         return None
-    if entry.reformulated != record.race.reformulated:  # results would be rounded another way
-        return None
-    native = _native_again(task, entry, record.race)
-    return deliver(task, record, entry, native, folder)
-
-
-def _again(task: Task, record: Record) -> Contestant | None:
-    """Return the kernel of a record, None if it has none, or another one than was raced."""
     try:
         plan = plan_from_text(task.dag, task.target, record.plan)
         check_row(plan, record.row)
-        entry = contestant(task, plan, record.plan, record.row)
+        entry = contestant(task, plan, record.plan, record.row, form.emit)
+        # Results of another reformulation would be rounded another way.
+        if isinstance(entry, Failed) or entry.reformulated != race.reformulated:
+            return None
+        raced = form.again(task, entry, record)
     except UNFIT:
         return None
-    if isinstance(entry, Failed):
-        return None
-    return entry if record.source_sha256 in raced_digests(entry.kernel.source) else None
-
-
-def raced_digests(source: str) -> Iterator[str]:
-    """Yield the sha256 of a kernel's text, hex, as it is and as earlier compilers headed it."""
-    for compiler in (simd_version(), *EARLIER_COMPILERS):
-        yield sha256(source.replace(simd_version(), compiler).encode()).hexdigest()
-
-
-def _native_again(task: Task, entry: Contestant, race: Race) -> Library | str:
-    """Return the library of a record where its code is the very code that was verified."""
-    if not race.native_sha256:
-        return race.native_note or "not exported: tuned by an older version"
-    try:
-        library = shared_library.build(export_of(task, entry), task.target)
-    except BuildError as error:
-        return f"not exported: {error}"
-    same = library.object_sha256 == race.native_sha256
-    return library if same else "not exported: other machine code than what was verified"
+    return None if raced is None else deliver(task, form, raced, folder)

@@ -6,6 +6,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 from ansorpy.cost.model import CostModel
 from ansorpy.errors import SpecError
@@ -16,17 +17,18 @@ from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.records import MemoryStore, Record, RecordStore
 from ansorpy.state.rule import Rule
-from ansorpy.target import CpuTarget, require_cores
+from ansorpy.target import CpuTarget, GpuTarget, require_cores
 from ansorpy.te.analysis import structure_key
-from ansorpy.tuner.delivery.at_once import Deliveries
-from ansorpy.tuner.delivery.emulated import EmulatedDeliveries
-from ansorpy.tuner.delivery.on_device import DeviceDeliveries
+from ansorpy.tuner.delivery.deliveries import Deliveries
 from ansorpy.tuner.options.allocation import objective_of
 from ansorpy.tuner.options.networks import Networks, network_results, networks_of, totals
 from ansorpy.tuner.parts.plugged import generator_of, model_of, recorded_parts, strategy_of
 from ansorpy.tuner.parts.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.parts.spaces import generated_name, space_of
 from ansorpy.tuner.parts.stores import store_of
+from ansorpy.tuner.race.cpu_form import CpuForm
+from ansorpy.tuner.race.form import DeliveredForm
+from ansorpy.tuner.race.gpu_form import GpuForm
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.reuse import record_lookup
 from ansorpy.tuner.reuse.sources import Sources, own_records, sources_of
@@ -41,8 +43,6 @@ from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import LIBRARY_END_S, UNTUNED_S, TimeBudget, least_s
 from ansorpy.tuner.tasks.twins import leaders, summed, twin_names, with_twins
 
-AnyDeliveries = Deliveries | EmulatedDeliveries | DeviceDeliveries
-
 
 @dataclass(frozen=True, slots=True)
 class Setup:
@@ -56,6 +56,7 @@ class Setup:
     share: int  # trials of each task
     enough: float  # trials behind the answer to another request that also answers this one
     digest: str  # identity of the request
+    form: DeliveredForm[Any]
     out: Path
     store: RecordStore
     journal: Journal
@@ -87,7 +88,7 @@ class Setup:
         """Return the results of earlier tunings that answer the request, None for other tasks."""
         return {
             task.name: record_lookup.answer(
-                task, self.answers[task.name], self.digest, self.enough, self.out
+                task, self.form, self.answers[task.name], self.digest, self.enough, self.out
             )
             for task in self.tasks
         }
@@ -150,6 +151,7 @@ def prepare(
         share=share,
         enough=inf if request.deterministic or request.own else share,
         digest=record_lookup.request_digest(tasks, request, networks, request.own),
+        form=form_of(request),
         out=out,
         store=store,
         journal=journal,
@@ -177,7 +179,7 @@ class Context:
     model: CostModel
     pools: Pools
     budget: TimeBudget
-    deliveries: AnyDeliveries
+    deliveries: Deliveries
     clock: Callable[[], float]
     allow: tuple[str, ...] = ()  # rules that are used on request only
 
@@ -270,20 +272,22 @@ def _model_chooses(request: Request) -> bool:
     return isinstance(request.target, CpuTarget) and request.mode == "auto"
 
 
+def form_of(request: Request) -> DeliveredForm[Any]:
+    """Return the form in which the kernels of a request race and are delivered."""
+    if isinstance(request.target, GpuTarget):
+        return GpuForm()
+    return CpuForm(request.own, peers=request.race and not request.program_weights_bytes)
+
+
 def deliveries_of(
     request: Request, setup: Setup, pools: Pools, budget: TimeBudget, model: CostModel
-) -> AnyDeliveries:
+) -> Deliveries:
     """Return the deliveries of the kernels of a request."""
-    journal, digest, out, races = setup.journal, setup.digest, setup.out, setup.stored.races
-    if request.estimated:
-        return EmulatedDeliveries(pools, out, budget)
-    if request.device:
-        return DeviceDeliveries(pools, journal, digest, out, budget, races)
-    hasty = not request.trials
     return Deliveries(
-        pools, journal, digest, out, budget, hasty, races, request.libraries,
-        repeatable=request.deterministic, early=request.early, own=request.own,
-        peers=request.race and not request.program_weights_bytes, model=model, seed=request.seed,
+        setup.form, pools, setup.journal, setup.digest, setup.out, budget,
+        hasty=not request.trials, stored_races=setup.stored.races, libraries=request.libraries,
+        repeatable=request.deterministic, early=request.early, estimated=request.estimated,
+        model=model, seed=request.seed,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Equal tasks of one request under several names: tuned once, delivered under each name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -81,6 +81,14 @@ def renamed_program(program: Program, task: Task, twin: Dag) -> Program:
 def schedule_of(schedule: str, task: Task, twin: Dag) -> str:
     """Return the loops for people; the loops of a twin say whose names they have."""
     return schedule if twin is task.dag else f"(tuned as {task.name}, and in its names)\n{schedule}"
+
+
+def written(task: Task, write: Callable[[Dag], Path]) -> Path:
+    """Write the zip of a task, then a zip for each twin; return the first."""
+    path = write(task.dag)
+    for twin in task.identity.twins:
+        write(twin)
+    return path
 
 
 def each_told(task: Task, event: Told) -> Iterator[Told]:

@@ -4,13 +4,13 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from ansorpy.cost.model import CostModel
 from ansorpy.events import (
     BaselineTimed,
     Delivered,
+    Emulating,
     Event,
     FirstAnswer,
     Racing,
@@ -18,26 +18,24 @@ from ansorpy.events import (
     TaskResult,
 )
 from ansorpy.measure.outcome import Failed
-from ansorpy.plan.choices import naive
 from ansorpy.records import Record
-from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
+from ansorpy.tuner.delivery import emulated
 from ansorpy.tuner.parts.pools import Pools
-from ansorpy.tuner.race import baseline, final_race, first_answer
-from ansorpy.tuner.race.contestant import Contestant, finalist, untuned
-from ansorpy.tuner.race.final_race import RaceResult
+from ansorpy.tuner.race import baseline, first_answer
+from ansorpy.tuner.race.contestant import Contestant, untuned, untuned_candidate
+from ansorpy.tuner.race.cpu_form import RERANK_S
 from ansorpy.tuner.race.first_answer import First
-from ansorpy.tuner.requests.own_kernels import OwnByTask
+from ansorpy.tuner.race.form import DeliveredForm, RaceResult
+from ansorpy.tuner.race.race import deliver, race
+from ansorpy.tuner.race.race_record import sealed
+from ansorpy.tuner.race.results import empty_result, result_of
 from ansorpy.tuner.reuse import record_lookup
 from ansorpy.tuner.tasks.checkpoint import Journal
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import Answer, TimeBudget
 from ansorpy.tuner.tasks.twins import each_told, twin_result, zips
 
-LEADERS: Final = 32  # candidates timed again in turns: a single trial may have been lucky
-LEADING: Final = 1.5  # ratio of a leader's cost to the third least: the least may be too small
-RERANK_S: Final = 1.0  # seconds in which the leaders are timed again
-FINALISTS: Final = 3  # candidates in the race, in their delivered form
 UNKNOWN_S: Final = 0.25  # time of a choice that never ran: the untuned kernel has 20 times that
 RACES: Final = 3  # races at most, if no finalist passes
 INTERIM: Final = "interim"  # the request of an intermediate race: it answers none
@@ -47,6 +45,7 @@ class Deliveries:
     """Races finalists and writes zips; a race of the same finalists is not run twice.
 
     Args:
+        form: of the kernels that race and are delivered.
         digest: of the request that the final kernels answer.
         out: folder of the zips.
         hasty: the first answer is final, because there will be no trials.
@@ -55,13 +54,13 @@ class Deliveries:
         repeatable: let no time that has no record decide: neither which of several choices is the
             first answer, nor whether a race drops a candidate while the search goes on.
         early: the option of that name.
-        own: kernels of the user's own in the races, by task.
-        peers: installed libraries take part in the races.
+        estimated: without a device, the first kernel that passes under the emulator is delivered.
         model, seed: of the tuning, for choices of the cost model that race without a trial.
     """
 
     def __init__(
         self,
+        form: DeliveredForm[Any],
         pools: Pools,
         journal: Journal,
         digest: str,
@@ -72,35 +71,37 @@ class Deliveries:
         libraries: bool = False,
         repeatable: bool = False,
         early: bool = False,
-        own: OwnByTask = MappingProxyType({}),
-        peers: bool = False,
+        estimated: bool = False,
         model: CostModel | None = None,
         seed: int = 0,
     ) -> None:
-        self._own, self._peers, self._model, self._seed = own, peers, model, seed
+        self._form, self._model, self._seed = form, model, seed
         self._libraries, self._repeatable, self._early = libraries, repeatable, early
+        self._estimated = estimated
+        self._hasty = hasty and form.on_the_way
         self._stored_races = stored_races or {}
-        self._pools, self._journal, self._hasty = pools, journal, hasty
+        self._pools, self._journal = pools, journal
         self._digest, self._out, self._budget = digest, out, budget
-        self._raced: dict[str, tuple[Sequence[Candidate], RaceResult]] = {}
+        self._raced: dict[str, tuple[Sequence[Candidate], RaceResult[Any]]] = {}
         self._firsts: dict[str, First] = {}
         self._offered: dict[str, tuple[Candidate, float]] = {}  # the newest library, and its time
         self._written: dict[str, set[Path]] = {}  # the zips of this tuning by task
         self._untuned: set[str] = set()  # tasks that get their untuned kernel
         self._attempts: dict[str, list[list[Candidate]]] = {}  # choices of a first answer
+        self._chosen: dict[str, list[Candidate]] = {}  # choices that race without a trial
 
     def open_pool(self, task: Task) -> None:
         """Start the processes of a task; its reference results are computed beside other work.
 
         An early tuning needs results of all cases for its first answer.
         """
-        pool = self._pools.racing(task)
+        pool = self._pools.of(task)
         if self._early:
             pool.begin_cases()
 
     def answer_kind(self) -> Answer:
-        """Return the first answer of the next task that there is time for."""
-        kind = self._budget.answer()
+        """Return the first answer of the next task that its form has and there is time for."""
+        kind = self._budget.answer() if self._form.on_the_way else "none"
         return "one" if kind == "several" and not self._hasty else kind
 
     @property
@@ -111,15 +112,11 @@ class Deliveries:
     def untuned_answer(self, task: Task) -> Iterator[FirstAnswer]:
         """Deliver the untuned kernel for lack of time, checked as a first answer is."""
         plain = [untuned_candidate(task)]
-        found = first_answer.deliver_library(
-            task, [plain], self._pools.racing(task), self._out, first_only=not self._early,
-            tested=not self._libraries,
-        )  # fmt: skip
+        found = self._deliver_library(task, [plain], first_only=not self._early)
         self._untuned.add(task.name)
         if found is not None:
             self._budget.note_answer(task.name)
             self._firsts[task.name] = found
-            self._written.setdefault(task.name, set()).add(found.kernel)
             yield from each_told(task, found.event(task, self._budget.spent_s))
 
     def choose_answer(self, task: Task, model: CostModel, seed: int, kind: Answer) -> None:
@@ -135,10 +132,8 @@ class Deliveries:
         The first trial of the search, if there is one, measures the same candidate.
         """
         begin_s = self._budget.spent_s
-        found = first_answer.deliver_library(
-            task, self._attempts.pop(task.name), self._pools.racing(task), self._out,
-            first_only=not self._early, best_so_far=not self._hasty, tested=not self._libraries,
-        )  # fmt: skip
+        attempts = self._attempts.pop(task.name)
+        found = self._deliver_library(task, attempts, not self._early, not self._hasty)
         self._budget.note_library(self._budget.spent_s - begin_s)
         if found is None:
             return
@@ -147,7 +142,6 @@ class Deliveries:
         short = self._early and not self._repeatable
         self._budget.note_answer(task.name, found.trial_s, short)
         self._firsts[task.name] = found
-        self._written.setdefault(task.name, set()).add(found.kernel)
         yield from each_told(task, found.event(task, self._budget.spent_s))
 
     def baseline(self, task: Task) -> Iterator[BaselineTimed]:
@@ -163,8 +157,10 @@ class Deliveries:
 
         Nothing is timed meanwhile, and all cores but one would idle.
         """
-        if task.history.rounds == 1 and task.name not in self._raced and not self._libraries:
-            entry = untuned(task)
+        if self._libraries or not self._form.on_the_way:
+            return
+        if task.history.rounds == 1 and task.name not in self._raced:
+            entry = untuned(task, self._form.emit)
             if isinstance(entry, Contestant):
                 self._pools.racing(task).prebuild(entry.kernel)
 
@@ -173,7 +169,7 @@ class Deliveries:
 
         Until the first race of a task, which takes seconds, an early tuning delivers libraries.
         """
-        if self._libraries or self._repeatable:
+        if self._libraries or self._repeatable or not self._form.on_the_way:
             return
         before = self._raced.get(task.name)
         leaders = self._leaders(task)
@@ -193,14 +189,13 @@ class Deliveries:
         offered = self._offered.get(task.name)
         if (offered is not None and offered[0] == leader) or not self._budget.library_is_due():
             return
-        pool, begin_s = self._pools.racing(task), self._budget.spent_s
-        made = first_answer.deliver_library(task, [[leader]], pool, self._out, best_so_far=True)
+        begin_s = self._budget.spent_s
+        made = self._deliver_library(task, [[leader]], best_so_far=True)
         self._budget.note_library(self._budget.spent_s - begin_s)
         before_s = inf if offered is None else offered[1]
         self._offered[task.name] = leader, before_s
         if made is None:
             return
-        self._written.setdefault(task.name, set()).add(made.kernel)
         if made.best_s < before_s:
             self._offered[task.name] = leader, made.best_s
             yield from each_told(task, Delivered(task.name, made.kernel, made.best_s, "trial"))
@@ -215,7 +210,11 @@ class Deliveries:
         begin_s = self._budget.spent_s
         kept = self._stored_races.get(task.name)
         result = self.result_without_race(task, kept, interrupted)
-        if result is None and self._libraries:
+        if result is None and self._estimated:
+            yield Emulating(task.name)
+            leaders, pool = self._leaders(task), self._pools.of(task)
+            result = emulated.checked(task, leaders, pool, self._out, self._budget)
+        elif result is None and self._libraries:
             result = self.finish_library(task)
             self._budget.note_finish(self._budget.spent_s - begin_s)
         elif result is None:
@@ -233,9 +232,9 @@ class Deliveries:
     ) -> TaskResult | None:
         """Return the result of a stored race or of a first answer without trials, else None."""
         if kept is not None and kept.race is not None and kept.race.request == self._digest:
-            path = record_lookup.deliver_again(task, kept, self._out)
+            path = record_lookup.deliver_again(task, self._form, kept, self._out)
             if path is not None:
-                return final_race.result_of(task, kept, path)
+                return result_of(task, kept, path)
         answered = self._firsts.get(task.name)
         if answered is None or task.history.trials:
             return None
@@ -243,23 +242,24 @@ class Deliveries:
             if task.history.known or not interrupted:
                 return None
             answered = answered.as_last(task, self._out)
-            self._written.setdefault(task.name, set()).add(answered.kernel)
+            self._note_written(task, answered.kernel)
         result = answered.result(task, self._budget.spent_s)
         return as_untuned(result) if task.name in self._untuned else result
 
     def finish(self, task: Task) -> TaskResult:
         """Race the best candidates of a task, append the record, write the zip."""
-        if task.space.fixed and task.history.least_cost_s is None:
-            return final_race.empty_result(task, [])
+        opened = task.space.plans or self._form.on_the_way
+        if not opened or (task.space.fixed and task.history.least_cost_s is None):
+            return empty_result(task)
         before = self._raced.get(task.name)
         if before is not None and before[0] == self._leaders(task):
-            raced: RaceResult | list[Failed] = before[1]
+            raced: RaceResult[Any] | list[Failed] = before[1]
         else:
             raced = self._race(task, self._digest)
         if isinstance(raced, list):
-            return final_race.empty_result(task, raced)
-        sealed = final_race.sealed(task, raced, self._digest)
-        return final_race.result_of(task, sealed.record, self._write(task, sealed))
+            return empty_result(task, raced)
+        last = sealed(task, raced, self._digest)
+        return result_of(task, last.record, self._write(task, last))
 
     def finish_library(self, task: Task) -> TaskResult:
         """Deliver the library of the leader that is fastest when timed in turns.
@@ -269,26 +269,20 @@ class Deliveries:
         no trial: its answer stays.
         """
         if not task.space.plans or not (task.history.trials or self._hasty):
-            return final_race.empty_result(task, [])
+            return empty_result(task)
         leaders = self._leaders(task)
-        pool = self._pools.racing(task)
         if len(leaders) > 1 and not self._budget.finish_tight():
-            times = pool.rerank(
+            times = self._pools.racing(task).rerank(
                 [task.space.unbound(candidate) for candidate in leaders], RERANK_S, None
             )
             cost_s = {c: t.cost_s for c, t in zip(leaders, times, strict=True) if t is not None}
             leaders = sorted(cost_s, key=cost_s.__getitem__) or leaders
         attempts = [[one] for one in (*leaders[:RACES], untuned_candidate(task))]
-        done = first_answer.deliver_library(
-            task, attempts, pool, self._out, tested=not self._libraries
-        )
+        done = self._deliver_library(task, attempts)
         if done is None:
-            return final_race.empty_result(task, [])
-        self._written.setdefault(task.name, set()).add(done.kernel)
+            return empty_result(task)
         result = done.result(task, self._budget.spent_s)
-        if done.candidate not in leaders:
-            return as_untuned(result)
-        return result
+        return result if done.candidate in leaders else as_untuned(result)
 
     def remove_superseded(self, task: Task, result: TaskResult) -> None:
         """Remove the zips of this tuning that a zip of the result replaces."""
@@ -298,75 +292,45 @@ class Deliveries:
                     own.unlink(missing_ok=True)
 
     def _leaders(self, task: Task) -> list[Candidate]:
-        """Return the candidates that may race; one alone if seconds are few, each takes one.
-
-        A cost measured beside other load may be too small: one or two such costs exclude neither
-        all other candidates nor the fastest as measured (ADR-0074).
-        """
-        if not task.history.costs_s:
-            return self._choices(task)
-        if self._budget.hurried:
-            return task.history.ranked()[:1]
-        ranked = task.history.ranked()[:LEADERS]
-        limit_s = LEADING * max(
-            (task.history.costs_s[one] for one in ranked[:FINALISTS]), default=0.0
-        )
-        near = [candidate for candidate in ranked if task.history.costs_s[candidate] <= limit_s]
-        leaders = near if len(near) > FINALISTS else ranked[:FINALISTS]
-        return list(dict.fromkeys([*leaders, *task.history.fastest()[:FINALISTS]]))
+        """Return the candidates that may race; before any trial, choices of the cost model."""
+        chosen = self._chosen.get(task.name, []) if task.history.costs_s else self._choices(task)
+        untried = [one for one in chosen if one not in task.history.costs_s]
+        return self._form.leaders(task.history, self._budget.hurried) or untried
 
     def _choices(self, task: Task) -> list[Candidate]:
-        """Return the choice of the cost model, which races if there was no time for a trial."""
+        """Return the choices of the cost model; one if there was no time for a trial."""
         if self._libraries or not task.space.plans or task.space.fixed:
             return []
-        if task.queue.first is None and self._model is not None:
-            task.queue.first = next(iter(first_answer.choose(task, self._model, self._seed)), None)
-        return [] if task.queue.first is None else [task.queue.first]
+        if task.name not in self._chosen:
+            choices = [] if task.queue.first is None else [task.queue.first]
+            if not choices and self._model is not None:
+                choices = first_answer.choose(task, self._model, self._seed)
+                task.queue.first = next(iter(choices), None)
+            self._chosen[task.name] = choices[:1] if self._form.on_the_way else choices
+        return self._chosen[task.name]
 
-    def _finalists(
-        self, task: Task, leaders: Sequence[Candidate]
-    ) -> dict[Candidate, Contestant | Failed]:
-        """Return the finalists among the leaders, the fastest first, in their delivered form.
-
-        To compile that form takes a second, on another core while leaders are timed.
-        """
-        tight = self._budget.finish_tight()
-        if len(leaders) <= FINALISTS or tight:
-            some = leaders[: 1 if tight else FINALISTS]
-            return {leader: finalist(task, leader) for leader in some}
-        pool = self._pools.racing(task)
-        first = finalist(task, leaders[0])
-        kernel = first.kernel if isinstance(first, Contestant) else None
-        times = pool.rerank(
-            [task.space.unbound(candidate) for candidate in leaders], RERANK_S, kernel
-        )
-        found: dict[int, tuple[float, int]] = {}  # by machine code: its time, its first place
-        for place, timed in enumerate(times):
-            if timed is not None:
-                found.setdefault(timed.code, (timed.cost_s, place))
-        ranked = [leaders[place] for _, place in sorted(found.values())]
-        best = ranked[:FINALISTS] or leaders[:FINALISTS]
-        return {one: first if one == leaders[0] else finalist(task, one) for one in best}
-
-    def _race(self, task: Task, request: str) -> RaceResult | list[Failed]:
+    def _race(self, task: Task, request: str) -> RaceResult[Any] | list[Failed]:
         """Race the leaders; if none passes in its delivered form, race the next ones."""
-        begin_s = self._budget.spent_s
-        pool = self._pools.racing(task)
+        begin_s, late = self._budget.spent_s, self._budget.finish_late
+        pool, leaders = self._pools.racing(task), self._leaders(task)
         for _ in range(RACES):
-            finalists = self._finalists(task, self._leaders(task))
-            own = self._own.get(task.name, ())
-            raced = final_race.race(
-                task, finalists, pool, request, late=self._budget.finish_late, own=own,
-                expected_s=self._expected_s(task), peers=self._peers,
+            tight = self._budget.finish_tight()
+            finalists = self._form.finalists(task, leaders, pool, tight)
+            raced = race(
+                task, self._form, finalists, pool, request, late=late,
+                expected_s=self._expected_s(task),
             )  # fmt: skip
+            leaders = self._leaders(task)
             survived = any(
                 isfinite(task.history.costs_s.get(candidate, 0.0)) for candidate in finalists
             )
-            if survived or task.best_s is None or self._budget.finish_late():
+            # Alone in a race, the untuned kernel may take as long as it needs.
+            over = not leaders and (not finalists or isinstance(raced, RaceResult))
+            if survived or over or late():
                 break
         self._budget.note_finish(self._budget.spent_s - begin_s)
         if isinstance(raced, RaceResult):
-            self._raced[task.name] = self._leaders(task), raced
+            self._raced[task.name] = leaders, raced
             task.history.note_race(raced.best_s)
         return raced
 
@@ -377,19 +341,30 @@ class Deliveries:
         answered = self._firsts.get(task.name)
         return UNKNOWN_S if answered is None else answered.best_s
 
-    def _write(self, task: Task, raced: RaceResult, best_so_far: bool = False) -> Path:
-        path = final_race.deliver(
-            task, raced.record, raced.entry, raced.native, self._out, best_so_far
-        )
-        self._written.setdefault(task.name, set()).add(path)
+    def _write(self, task: Task, raced: RaceResult[Any], best_so_far: bool = False) -> Path:
+        path = deliver(task, self._form, raced, self._out, best_so_far)
+        self._note_written(task, path)
         self._journal.append_race(task.name, raced.record)
         return path
 
+    def _deliver_library(
+        self,
+        task: Task,
+        attempts: Sequence[Sequence[Candidate]],
+        first_only: bool = False,
+        best_so_far: bool = False,
+    ) -> First | None:
+        """Deliver a library; as `first_answer.deliver_library`."""
+        made = first_answer.deliver_library(
+            task, attempts, self._pools.racing(task), self._out, first_only=first_only,
+            best_so_far=best_so_far, tested=not self._libraries,
+        )  # fmt: skip
+        if made is not None:
+            self._note_written(task, made.kernel)
+        return made
 
-def untuned_candidate(task: Task) -> Candidate:
-    """Return the naive loops of a task as one of its candidates."""
-    plan = naive(task.dag, task.target)
-    return Candidate(task.space.add_plan(plan, plan_text(plan)), plan.smallest_row)
+    def _note_written(self, task: Task, path: Path) -> None:
+        self._written.setdefault(task.name, set()).add(path)
 
 
 def as_untuned(result: TaskResult) -> TaskResult:
