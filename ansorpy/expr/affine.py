@@ -193,24 +193,31 @@ def affine_in(expr: Expr, names: frozenset[str]) -> AffineIn:
     """Return an int64 expression split by some of its variables, in their order in `expr`."""
     coefficients: dict[str, Form] = {}
     rest: list[tuple[Expr, Expr]] = []
-
-    def add(of: Form, times: Form) -> None:
-        for atom, coef in of.terms.items():
-            factors = _factors(atom)
-            moving = [factor for factor in factors if not names.isdisjoint(variables(factor))]
-            if not moving:
-                continue
-            still = _product_of([factor for factor in factors if factor not in moving])
-            factor = _product(Binary("mul", times.expr(), still), times, form(still)).scaled(coef)
-            if len(moving) > 1:
-                rest.append((factor.expr(), _product_of(moving)))
-            elif type(moving[0]) is Var:
-                known = coefficients.get(moving[0].name, Form(0, {}))
-                coefficients[moving[0].name] = known.plus(factor)
-            elif moving[0] in form(moving[0]).terms:
-                rest.append((factor.expr(), moving[0]))
-            else:  # a sum that was too long to be multiplied out
-                add(form(moving[0]), factor)
-
-    add(form(expr), Form(1, {}))
+    _split(form(expr), Form(1, {}), names, coefficients, rest)
     return AffineIn({name: of.expr() for name, of in coefficients.items()}, tuple(rest))
+
+
+def _split(
+    of: Form,
+    times: Form,
+    names: frozenset[str],
+    coefficients: dict[str, Form],
+    rest: list[tuple[Expr, Expr]],
+) -> None:
+    """Add the terms of `of * times` that move with `names` to the coefficients and the rest."""
+    for atom, coef in of.terms.items():
+        factors = _factors(atom)
+        moving = [factor for factor in factors if not names.isdisjoint(variables(factor))]
+        if not moving:
+            continue
+        still = _product_of([factor for factor in factors if factor not in moving])
+        factor = _product(Binary("mul", times.expr(), still), times, form(still)).scaled(coef)
+        if len(moving) > 1:
+            rest.append((factor.expr(), _product_of(moving)))
+        elif type(moving[0]) is Var:
+            known = coefficients.get(moving[0].name, Form(0, {}))
+            coefficients[moving[0].name] = known.plus(factor)
+        elif moving[0] in form(moving[0]).terms:
+            rest.append((factor.expr(), moving[0]))
+        else:  # a sum that was too long to be multiplied out
+            _split(form(moving[0]), factor, names, coefficients, rest)

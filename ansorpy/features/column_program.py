@@ -206,6 +206,15 @@ class ColumnBuilder:
                 last.setdefault(arg.slot, slot)
         return ColumnProgram(first, needed[::-1], last, outputs)
 
+    def clear(self) -> None:
+        """Release every value; no further one can be recorded.
+
+        A record of a plan takes more than a megabyte, and its values refer to it in turn: it would
+        live until the garbage collector runs, which pauses during a proposal.
+        """
+        for record in (self._known, self._constants, self._steps, self.column):
+            record.clear()
+
 
 class ColumnProgram:
     """The recorded operations that some outputs need, with a machine column for each result.
@@ -258,16 +267,23 @@ class ColumnProgram:
         self._outputs = np.array(
             [place[v.slot] if v.slot >= 0 else fixed[v.constant] for v in outputs], np.intp
         )
-        self._program = np.array(program, np.int32).reshape(len(steps), 5)
+        code = np.array(program, np.int32).reshape(len(steps), 5)
+        # Kept for every plan of every task: 8 or 16 bits a number, of the 32 that the machine takes.
+        self._program = code.astype(np.min_scalar_type(code.max(initial=0)))
 
     @property
     def steps(self) -> int:
         """The number of operations."""
         return len(self._program)
 
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return len(self._outputs)
+
     def run(self, columns: FloatArray, out: npt.NDArray[np.float32]) -> None:
         """Write the outputs for columns of shape (sizes, n) into `out`, shape (outputs, n)."""
-        memory = np.empty((self._count, ROWS))
+        program, memory = self._program.astype(np.int32), np.empty((self._count, ROWS))
         first = self._sizes + len(self._constants)
         memory[:first] = 1.0  # rows beyond the last are computed as well, and must be valid
         memory[self._sizes : first] = self._constants[:, None]
@@ -275,7 +291,7 @@ class ColumnProgram:
             part = columns[:, start : start + ROWS]
             rows = part.shape[1]
             memory[: self._sizes, :rows] = part
-            run(self._program, memory, rows)
+            run(program, memory, rows)
             out[:, start : start + rows] = memory[self._outputs, :rows]
 
 

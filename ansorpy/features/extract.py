@@ -101,8 +101,8 @@ class Prepared:
             self._curves.append((start, np.arange(first, middle), np.arange(middle, stop)))
         self._logged = np.array(logged, np.intp)
         self._raw = np.array(raw, np.intp)
-        self._outputs = [*outputs, *raw_outputs, *points]
-        self._program = stores.builder.program(self._outputs)
+        self._program = stores.builder.program([*outputs, *raw_outputs, *points])
+        stores.builder.clear()
 
     @property
     def steps(self) -> int:
@@ -112,7 +112,7 @@ class Prepared:
     def fill(self, rows: IntArray, out: FloatArray) -> None:
         """Write the features of `rows` into `out`, shape (n, stores * F)."""
         n = len(rows)
-        computed = np.empty((len(self._outputs), n), np.float32)
+        computed = np.empty((self._program.outputs, n), np.float32)
         self._program.run(np.ascontiguousarray(rows.T, dtype=np.float64), computed)
         block = np.empty((len(self._fixed), n), np.float32)
         block[:] = self._fixed

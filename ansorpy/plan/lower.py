@@ -283,19 +283,6 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         each, {name for part in domain.parts[band:] for name in attached.get(part.loop, ())}
     )
 
-    def go(position: int) -> Stmt:
-        if position == len(domain.parts):
-            return _update(work, each, lane)
-        part = domain.parts[position]
-        body = go(position + 1)
-        # The last attached stage may consume earlier stages, so that it goes innermost.
-        for name in reversed(attached.get(part.loop, ())):
-            body = _with_scratch(work, name, body)
-        loop: Stmt = For(part.var, domain.extent(part), body, part.kind)
-        if each.combiner is not None and position == band:
-            loop = begun(loop)
-        return loop if position != first else _stored(work, each, loop)
-
     def begun(loop: Stmt) -> Stmt:
         if lane is not None:
             return lane.around(loop, _start(work, each), _combined(work, each))
@@ -303,7 +290,17 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         inner = tuple(p for p in domain.parts[last + 1 :] if p.kind not in SUMMED)
         return Seq((_initial(work, each, inner, before), loop))
 
-    return go(0)
+    nest = _update(work, each, lane)
+    for position, part in reversed(list(enumerate(domain.parts))):
+        # The last attached stage may consume earlier stages, so that it goes innermost.
+        for name in reversed(attached.get(part.loop, ())):
+            nest = _with_scratch(work, name, nest)
+        nest = For(part.var, domain.extent(part), nest, part.kind)
+        if each.combiner is not None and position == band:
+            nest = begun(nest)
+        if position == first:
+            nest = _stored(work, each, nest)
+    return nest
 
 
 def _stored(work: Lowering, each: Work, loop: Stmt) -> Stmt:
