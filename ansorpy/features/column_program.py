@@ -268,7 +268,7 @@ class ColumnProgram:
             [place[v.slot] if v.slot >= 0 else fixed[v.constant] for v in outputs], np.intp
         )
         code = np.array(program, np.int32).reshape(len(steps), 5)
-        # Kept for every plan of every task: 8 or 16 bits a number, of the 32 that the machine takes.
+        # Kept for each plan of all tasks: 8 or 16 bits a number, of the 32 that the machine takes.
         self._program = code.astype(np.min_scalar_type(code.max(initial=0)))
 
     @property

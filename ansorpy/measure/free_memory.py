@@ -1,5 +1,6 @@
-"""The memory that this process may still take."""
+"""The memory that this process may still take, and freed memory that it returns."""
 
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,17 @@ def free_memory(procfs: Path = PROCFS, cgroups: Path = CGROUPS) -> int | None:
     """
     found = [*_available(procfs / "meminfo"), *_groups(procfs / "self/cgroup", cgroups)]
     return min(found, default=None)
+
+
+def return_freed() -> None:
+    """Return freed pages of the heap to the system, in milliseconds, if the C library can.
+
+    glibc keeps them for later allocations: arrays of proposals and references leave 130 MB in the
+    tuning of a model of 53 tasks, more than its live values take.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _available(path: Path) -> Iterator[int]:

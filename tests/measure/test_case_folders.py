@@ -1,5 +1,6 @@
 """Cases that are computed beside other work are those that are computed on demand."""
 
+import gc
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -36,3 +37,26 @@ def test_folders_that_are_closed_leave_no_file(tmp_path: Path) -> None:
     folders.begin_others()
     folders.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cases_that_are_written_are_not_held(tmp_path: Path) -> None:
+    def held() -> int:
+        return sum(type(one) is Case for one in gc.get_objects())
+
+    gc.collect()
+    before = held()
+    with closing(CaseFolders(DAG, 0, True, Sealed(tmp_path))) as folders:
+        first, whole = folders.first(), folders.all()
+        assert held() == before
+        (dense,), (same, *others) = load_cases(first)[0], load_cases(whole)[0]
+    assert len(others) > 1
+    for name, array in dense.inputs.items():
+        assert np.array_equal(array, same.inputs[name])
+
+
+def test_the_first_case_is_found_among_all(tmp_path: Path) -> None:
+    with closing(CaseFolders(DAG, 0, True, Sealed(tmp_path))) as folders:
+        (dense, *_) = load_cases(folders.all())[0]
+        (same,) = load_cases(folders.first())[0]
+        for one, other in zip(dense.expected, same.expected, strict=True):
+            assert np.array_equal(one.value, other.value)

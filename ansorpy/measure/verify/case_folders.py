@@ -25,7 +25,7 @@ class CaseFolders:
         self._whole = sealed.folder()
         self._cases: Iterator[Case] = each_case(dag, seed, edges)
         self._thread = ThreadPoolExecutor(1, "reference")
-        self._first = self._thread.submit(next, self._cases)
+        self._first: Future[Case] | None = self._thread.submit(next, self._cases)
         self._others: Future[list[Case]] | None = None
         self._closed = False
         self._filled: set[Path] = set()
@@ -39,10 +39,18 @@ class CaseFolders:
             SpecError: an element outside a tensor is read.
         """
         if self._single is None:
-            first = self._first.result()
+            first = self._first_case()
             self._single = self._sealed.folder()
             self._save((first,), self._single)
         return self._single
+
+    def _first_case(self) -> Case:
+        """Return the first case; once a folder has it, its arrays are mapped files."""
+        if self._first is not None:
+            return self._first.result()
+        folder = next(iter(self._filled))
+        self._sealed.check(folder)
+        return load_cases(folder)[0][0]
 
     def begin_others(self) -> None:
         """Start to compute all other cases beside other work; return at once."""
@@ -59,7 +67,9 @@ class CaseFolders:
         if self._whole not in self._filled:
             self.begin_others()
             assert self._others is not None
-            self._save((self._first.result(), *self._others.result()), self._whole)
+            others = self._others.result()
+            self._save((self._first_case(), *others), self._whole)
+            others.clear()  # the files have them
         return self._whole
 
     def of(self, meaning: Dag | None, cases: Path | None = None) -> Path:
@@ -90,6 +100,7 @@ class CaseFolders:
     def _save(self, cases: Sequence[Case], folder: Path) -> None:
         self._sealed.keep(folder, save_cases(cases, constants(self._dag), folder))
         self._filled.add(folder)
+        self._first = None  # the folder has it
 
     def close(self) -> None:
         """Remove the folders; end the thread once its present computation is done."""

@@ -1,11 +1,13 @@
 """The measuring pools of the tasks, a few open at a time, and the back end of a request."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.estimates import EstimatePool, emulated
+from ansorpy.measure.free_memory import return_freed
 from ansorpy.measure.local import LocalBackEnd, LocalPool
 from ansorpy.measure.measured_by import slot_of
 from ansorpy.measure.pool import BackEnd, MeasurePool, Memory, RacePool
@@ -19,10 +21,16 @@ OPEN_POOLS = 3  # open pools at most; each holds a process per core and the refe
 
 
 class Pools:
-    """A pool per task, opened on first use; at the limit the least recently used is closed."""
+    """A pool per task, opened on first use; at the limit the least recently used is closed.
 
-    def __init__(self, back_end: BackEnd[MeasurePool]) -> None:
-        self._back_end = back_end
+    Args:
+        closed: called after a pool was closed for another one: its references are freed.
+    """
+
+    def __init__(
+        self, back_end: BackEnd[MeasurePool], closed: Callable[[], None] = return_freed
+    ) -> None:
+        self._back_end, self._closed = back_end, closed
         self._pools: OrderedDict[str, MeasurePool] = OrderedDict()
 
     def of(self, task: Task) -> MeasurePool:
@@ -30,6 +38,7 @@ class Pools:
         if task.name not in self._pools:
             while len(self._pools) >= OPEN_POOLS:
                 self._pools.popitem(last=False)[1].close()
+                self._closed()
             opened = self._back_end.open(task.dag, task.target, task.identity.cold_bytes)
             self._pools[task.name] = opened
         self._pools.move_to_end(task.name)
