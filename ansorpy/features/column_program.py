@@ -207,11 +207,7 @@ class ColumnBuilder:
         return ColumnProgram(first, needed[::-1], last, outputs)
 
     def clear(self) -> None:
-        """Release every value; no further one can be recorded.
-
-        A record of a plan takes more than a megabyte, and its values refer to it in turn: it would
-        live until the garbage collector runs, which pauses during a proposal.
-        """
+        """Release every value, a megabyte per plan, whose cycles outlive a paused collector."""
         for record in (self._known, self._constants, self._steps, self.column):
             record.clear()
 
@@ -275,11 +271,6 @@ class ColumnProgram:
     def steps(self) -> int:
         """The number of operations."""
         return len(self._program)
-
-    @property
-    def outputs(self) -> int:
-        """The number of outputs."""
-        return len(self._outputs)
 
     def run(self, columns: FloatArray, out: npt.NDArray[np.float32]) -> None:
         """Write the outputs for columns of shape (sizes, n) into `out`, shape (outputs, n)."""

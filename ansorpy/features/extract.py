@@ -101,7 +101,9 @@ class Prepared:
             self._curves.append((start, np.arange(first, middle), np.arange(middle, stop)))
         self._logged = np.array(logged, np.intp)
         self._raw = np.array(raw, np.intp)
-        self._program = stores.builder.program([*outputs, *raw_outputs, *points])
+        values = [*outputs, *raw_outputs, *points]
+        self._outputs = len(values)  # the values hold the whole record
+        self._program = stores.builder.program(values)
         stores.builder.clear()
 
     @property
@@ -112,7 +114,7 @@ class Prepared:
     def fill(self, rows: IntArray, out: FloatArray) -> None:
         """Write the features of `rows` into `out`, shape (n, stores * F)."""
         n = len(rows)
-        computed = np.empty((self._program.outputs, n), np.float32)
+        computed = np.empty((self._outputs, n), np.float32)
         self._program.run(np.ascontiguousarray(rows.T, dtype=np.float64), computed)
         block = np.empty((len(self._fixed), n), np.float32)
         block[:] = self._fixed
