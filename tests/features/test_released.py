@@ -26,7 +26,9 @@ TARGET = Target(cores=2)
 def alive() -> Counter[type]:
     """Return the number of our objects by type."""
     every = map(type, gc.get_objects())
-    return Counter(kind for kind in every if kind.__module__.startswith("ansorpy."))
+    return Counter(
+        kind for kind in every if str(getattr(kind, "__module__", "")).startswith("ansorpy.")
+    )
 
 
 def arrays(value: object, seen: set[int]) -> Iterator[np.ndarray]:
