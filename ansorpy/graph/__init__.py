@@ -15,6 +15,6 @@
 A node means tensor expressions, from which shape and dtype of its outputs follow.
 """
 
-from ansorpy.graph.graph import Dim, Extent, Graph, Node, Output, ValueInfo, View, Weight
+from ansorpy.graph.graph import Extent, Graph, Node, Output, Symbol, ValueInfo, View, Weight
 
-__all__ = ["Dim", "Extent", "Graph", "Node", "Output", "ValueInfo", "View", "Weight"]
+__all__ = ["Extent", "Graph", "Node", "Output", "Symbol", "ValueInfo", "View", "Weight"]

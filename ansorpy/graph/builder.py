@@ -17,11 +17,11 @@ from ansorpy.graph import ops as _ops  # noqa: F401  it fills the table of opera
 from ansorpy.graph.graph import (
     Array,
     Attribute,
-    Dim,
     Extent,
     Graph,
     Node,
     Output,
+    Symbol,
     ValueInfo,
     Weight,
 )
@@ -232,7 +232,7 @@ class GraphBuilder:
             if value not in self.values:
                 raise GraphError(f"cannot add {node} because value {value!r} is not defined before")
             for extent in self.values[value].shape:
-                if isinstance(extent, Dim):
+                if isinstance(extent, Symbol):
                     raise GraphError(
                         f"cannot compile {node} because extent {extent.name!r} of its input"
                         f" {value!r} is symbolic; {extent.remedy}"

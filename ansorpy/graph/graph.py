@@ -21,7 +21,7 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str,
 
 
 @dataclass(frozen=True, slots=True)
-class Dim:
+class Symbol:
     """A symbolic extent from `low` to `high`, both included."""
 
     name: str
@@ -36,7 +36,7 @@ class Dim:
         return "expected a model that ends there, because the number is known at run time only"
 
 
-Extent = int | Dim
+Extent = int | Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ValueInfo:
             GraphError: an extent is symbolic.
         """
         for extent in self.shape:
-            if isinstance(extent, Dim):
+            if isinstance(extent, Symbol):
                 raise GraphError(
                     f"cannot use value {self.name!r} because its extent {extent.name!r} is"
                     f" symbolic; {extent.remedy}"

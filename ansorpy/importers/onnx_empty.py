@@ -12,7 +12,7 @@ import onnx
 
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.builder import GraphBuilder
-from ansorpy.graph.graph import Array, Dim
+from ansorpy.graph.graph import Array, Symbol
 from ansorpy.importers.onnx_values import CODES, KEPT_VALUES, KINDS, tensor_of
 from ansorpy.te.tensor_data import storage
 
@@ -94,7 +94,7 @@ def _inferred(
         if not name:
             continue
         value, weight = builder.values[name], builder.weights.get(name)
-        if any(isinstance(one, Dim) for one in value.shape):
+        if any(isinstance(one, Symbol) for one in value.shape):
             return None
         types[formal] = onnx.helper.make_tensor_type_proto(CODES[value.dtype], value.fixed_shape)
         if weight is not None and weight.load is not None and weight.elements <= KEPT_VALUES:

@@ -9,7 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from ansorpy.errors import GraphError
-from ansorpy.graph import Dim, Extent, Graph, Weight
+from ansorpy.graph import Extent, Graph, Symbol, Weight
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array
 from ansorpy.graph.remedies import shape_option
@@ -165,7 +165,7 @@ def _check_names(values: Sequence[onnx.ValueInfoProto], bind: Bindings, shapes: 
     """Refuse bindings and shapes whose names the model does not have."""
     known = {value.name for value in values}
     dims = {
-        extent.name for value in values for extent in _extents(value) if isinstance(extent, Dim)
+        extent.name for value in values for extent in _extents(value) if isinstance(extent, Symbol)
     }
     for kind, names, expected in (("bind", bind, known | dims), ("shape", shapes, known)):
         for one in names:
@@ -198,7 +198,7 @@ def _input(
         ):
             raise GraphError(
                 f"cannot give {place} shape {list(wanted)} because it is declared otherwise;"
-                f" expected {[n.name if isinstance(n, Dim) else n for n in extents]}"
+                f" expected {[n.name if isinstance(n, Symbol) else n for n in extents]}"
             )
         extents = wanted
     elif not kind.HasField("shape"):
@@ -218,14 +218,14 @@ def _extents(value: onnx.ValueInfoProto) -> tuple[Extent, ...]:
     return tuple(
         dim.dim_value
         if dim.HasField("dim_value")
-        else Dim(dim.dim_param or f"{value.name}.{axis}", 1, LARGEST_EXTENT)
+        else Symbol(dim.dim_param or f"{value.name}.{axis}", 1, LARGEST_EXTENT)
         for axis, dim in enumerate(value.type.tensor_type.shape.dim)
     )
 
 
 def _extent(extent: Extent, bind: Bindings, place: str) -> Extent:
-    found = bind.get(extent.name, extent) if isinstance(extent, Dim) else extent
-    if isinstance(found, Dim):
+    found = bind.get(extent.name, extent) if isinstance(extent, Symbol) else extent
+    if isinstance(found, Symbol):
         return found
     if int(found) != found or not 0 <= found <= LARGEST_EXTENT:
         raise GraphError(f"cannot use extent {found} of {place}; expected a whole number from 0 on")

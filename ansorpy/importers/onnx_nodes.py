@@ -14,7 +14,7 @@ import onnx
 
 from ansorpy.errors import GraphError, SpecError
 from ansorpy.graph.builder import GraphBuilder
-from ansorpy.graph.graph import RESERVED, Attribute, Dim, Weight
+from ansorpy.graph.graph import RESERVED, Attribute, Symbol, Weight
 from ansorpy.graph.operator import OPERATORS
 from ansorpy.graph.remedies import bind_option
 from ansorpy.importers.onnx_empty import empty, without_elements
@@ -172,7 +172,7 @@ class NodeImporter:
         value, weight = self.builder.values[name], self.builder.weights.get(name)
         if weight is not None and weight.load is not None and weight.elements <= KEPT_VALUES:
             return tensor_of(formal, weight)
-        shape = [one.name if isinstance(one, Dim) else one for one in value.shape]
+        shape = [one.name if isinstance(one, Symbol) else one for one in value.shape]
         return onnx.helper.make_tensor_value_info(formal, CODES[value.dtype], shape)
 
     def returned(

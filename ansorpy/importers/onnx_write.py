@@ -10,7 +10,7 @@ import onnx
 
 from ansorpy.errors import GraphError
 from ansorpy.graph import Graph, Node, Weight
-from ansorpy.graph.graph import Attribute, Dim, ValueInfo
+from ansorpy.graph.graph import Attribute, Symbol, ValueInfo
 from ansorpy.importers.onnx_file import OPSET
 from ansorpy.importers.onnx_values import CODES, DTYPE_ATTRIBUTES, tensor_of
 
@@ -216,5 +216,5 @@ def _attribute(name: str, value: Attribute, schema: Any) -> onnx.AttributeProto:
 
 
 def _info(name: str, value: ValueInfo) -> onnx.ValueInfoProto:
-    shape = [extent.name if isinstance(extent, Dim) else extent for extent in value.shape]
+    shape = [extent.name if isinstance(extent, Symbol) else extent for extent in value.shape]
     return onnx.helper.make_tensor_value_info(name, CODES[value.dtype], shape)

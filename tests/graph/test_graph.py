@@ -5,7 +5,7 @@ import pytest
 
 from ansorpy import te
 from ansorpy.errors import GraphError
-from ansorpy.graph import Dim, Graph, Node, Output, ValueInfo, Weight
+from ansorpy.graph import Graph, Node, Output, Symbol, ValueInfo, Weight
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.interp import evaluate, run
 from ansorpy.graph.operator import Operands
@@ -61,7 +61,7 @@ def test_operands_that_do_not_fit_name_the_node() -> None:
 
 def test_a_symbolic_extent_is_refused_with_its_name() -> None:
     builder = GraphBuilder()
-    builder.input("x", (Dim("batch", 1, 8), 3), "float32")
+    builder.input("x", (Symbol("batch", 1, 8), 3), "float32")
     with pytest.raises(GraphError, match="--bind batch=1"):
         builder.add("Relu", ["x"], ["y"])
 

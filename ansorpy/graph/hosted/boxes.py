@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ansorpy.graph.graph import Array, Dim
+from ansorpy.graph.graph import Array, Symbol
 from ansorpy.graph.operator import Facts, Operands, hosted
 
 
@@ -53,7 +53,7 @@ def _non_max_suppression(on: Operands) -> Sequence[Facts]:
     boxes, scores = on.shape(0), on.shape(1)
     if len(boxes) != 3 or len(scores) != 3 or boxes[-1] != 4:
         on.refuse(f"boxes are {list(boxes)}, scores {list(scores)}", "[n, boxes, 4], [n, c, boxes]")
-    return [((Dim("selected", 0, int(np.prod(scores))), 3), "int64")]
+    return [((Symbol("selected", 0, int(np.prod(scores))), 3), "int64")]
 
 
 def roi_align(

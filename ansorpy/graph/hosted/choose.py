@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.graph.graph import Array, Dim, Extent
+from ansorpy.graph.graph import Array, Extent, Symbol
 from ansorpy.graph.operator import Facts, Operands, hosted
 
 
@@ -40,7 +40,7 @@ def non_zero(reads: Sequence[Array]) -> tuple[Array]:
 def _non_zero(on: Operands) -> Sequence[Facts]:
     shape = on.shape(0)
     most = int(np.prod(shape))
-    return [((max(len(shape), 1), Dim("nonzero", 0, most)), "int64")]
+    return [((max(len(shape), 1), Symbol("nonzero", 0, most)), "int64")]
 
 
 def compress(reads: Sequence[Array], axis: int | None = None) -> tuple[Array]:
@@ -53,9 +53,9 @@ def compress(reads: Sequence[Array], axis: int | None = None) -> tuple[Array]:
 def _compress(on: Operands) -> Sequence[Facts]:
     shape, axis = on.shape(0), on.attribute("axis")
     if axis is None:
-        return [((Dim("compressed", 0, int(np.prod(shape))),), on.dtype(0))]
+        return [((Symbol("compressed", 0, int(np.prod(shape))),), on.dtype(0))]
     parts: list[Extent] = list(shape)
-    parts[axis] = Dim("compressed", 0, shape[axis])
+    parts[axis] = Symbol("compressed", 0, shape[axis])
     return [(tuple(parts), on.dtype(0))]
 
 
@@ -79,7 +79,7 @@ def unique(reads: Sequence[Array], axis: int | None = None, sorted: int = 1) -> 
 def _unique(on: Operands) -> Sequence[Facts]:
     shape, axis = on.shape(0), on.attribute("axis")
     total = int(np.prod(shape)) if axis is None else shape[axis]
-    some = Dim("unique", 0, total)
+    some = Symbol("unique", 0, total)
     parts: list[Extent] = [some] if axis is None else list(shape)
     if axis is not None:
         parts[axis] = some

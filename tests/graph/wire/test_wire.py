@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansorpy.errors import GraphError, SpecError
-from ansorpy.graph import Dim, Graph, Weight
+from ansorpy.graph import Graph, Symbol, Weight
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.interp import run
 from ansorpy.graph.partition import partition
@@ -134,7 +134,7 @@ def test_the_first_difference_is_found() -> None:
 
 def test_a_symbolic_extent_is_refused_with_its_name() -> None:
     builder = GraphBuilder()
-    builder.input("x", (Dim("batch", 1, 8), 4), "float32")
+    builder.input("x", (Symbol("batch", 1, 8), 4), "float32")
     builder.output("y", "x")
     with pytest.raises(GraphError, match=r"extent 'batch' is symbolic.*--bind batch=1"):
         sent(builder.graph())
