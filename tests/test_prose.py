@@ -69,7 +69,7 @@ def test_a_parameter_or_a_field_without_a_noun_is_found() -> None:
         "made",
         "one",
     ]
-    assert not list(findings_in(source, "tests/te/test_dag.py"))
+    assert not list(findings_in(source, "tests/te/test_api.py"))
 
 
 def test_a_decision_takes_at_most_one_page() -> None:

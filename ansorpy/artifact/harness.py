@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +23,11 @@ READY = " ready"  # key of a room whose work on constants is done (no tensor has
 
 
 class TensorSpec(NamedTuple):
-    """One buffer of the kernel. `role`: input, weight, constant, output or scratch.
+    """One buffer of the kernel. `role`: input, weight, constant, output, scratch or sizes.
 
     `span` is the range (first, last + 1) of random integers for an input that chooses indices.
+    `dims` has, for each axis, the name of the dim that is its extent, or "": `shape` then has the
+    largest size.
     """
 
     name: str
@@ -32,6 +35,16 @@ class TensorSpec(NamedTuple):
     shape: tuple[int, ...]
     role: str
     span: tuple[int, int] | None = None
+    dims: tuple[str, ...] = ()
+
+
+class DimSpec(NamedTuple):
+    """An extent that each call decides, from `low` to `high`; `timed` are the sizes of a race."""
+
+    name: str
+    low: int
+    high: int
+    timed: tuple[int, ...]
 
 
 class Test(NamedTuple):
@@ -92,6 +105,16 @@ def aligned_copy(array: Array) -> Array:
     return copy
 
 
+def region(whole: Array, shape: tuple[int, ...]) -> Array:
+    """Return the part of a tensor's memory that an array of a shape takes, by the sizes of dims."""
+    return whole if whole.shape == shape else whole[tuple(map(slice, shape))]
+
+
+def by_rows(tensor: TensorSpec) -> bool:
+    """Return True if a tensor of fewer rows is the start of the whole one: no other axis varies."""
+    return not any(tensor.dims[1:])
+
+
 def kept(room: dict[str, Any], tensor: TensorSpec) -> Array:
     """Return the memory for a tensor in a room, made the first time."""
     if tensor.name not in room:
@@ -101,15 +124,25 @@ def kept(room: dict[str, Any], tensor: TensorSpec) -> Array:
 
 
 def refill(goal: Array, source: Array) -> None:
-    """Copy, unless both are the same array."""
+    """Copy, unless both are the same array; memory of a tensor may be larger than the array."""
     if goal is not source:
-        goal[...] = source
+        least = tuple(map(slice, map(min, goal.shape, source.shape)))
+        goal[least] = source[least]
 
 
 def matched(
-    tensors: Sequence[TensorSpec], given: Sequence[Any], place: str = ""
+    tensors: Sequence[TensorSpec],
+    given: Sequence[Any],
+    place: str = "",
+    dims: Mapping[str, DimSpec] = MappingProxyType({}),
+    sizes: dict[str, int] | None = None,
 ) -> list[tuple[TensorSpec, Array]]:
-    """Return tensors and the arrays given for them, of the right dtypes and shapes."""
+    """Return tensors and the arrays given for them, of the right dtypes and shapes.
+
+    Args:
+        sizes: of dims, which the first array with each of them tells.
+    """
+    sizes = {} if sizes is None else sizes
     if len(given) != len(tensors):
         names = ", ".join(tensor.name for tensor in tensors)
         count = f"{len(given)} arrays were given{place}"
@@ -119,16 +152,53 @@ def matched(
         name = f"cannot run because {tensor.name}{place}"
         if array.dtype != stored_dtype(tensor.dtype):
             raise TypeError(f"{name} has dtype {array.dtype}; expected {tensor.dtype}")
-        if array.shape != tensor.shape:
-            raise ValueError(f"{name} has shape {array.shape}; expected {tensor.shape}")
+        if not fits(tensor, array.shape, dims, sizes):
+            expected = described(tensor, dims, sizes)
+            raise ValueError(f"{name} has shape {array.shape}; expected {expected}")
     return pairs
+
+
+def fits(
+    tensor: TensorSpec, shape: tuple[int, ...], dims: Mapping[str, DimSpec], sizes: dict[str, int]
+) -> bool:
+    """Return True if an array has the shape of a tensor; the sizes of new dims are noted."""
+    if not tensor.dims or len(shape) != len(tensor.shape):
+        return shape == tensor.shape
+    for name, size, extent in zip(tensor.dims, shape, tensor.shape, strict=True):
+        if not name:
+            if size != extent:
+                return False
+        elif not dims[name].low <= size <= extent or sizes.setdefault(name, size) != size:
+            return False
+    return True
+
+
+def described(
+    tensor: TensorSpec, dims: Mapping[str, DimSpec], sizes: Mapping[str, int]
+) -> tuple[int, ...] | str:
+    """Return the shape that a call expects of an array."""
+    if not tensor.dims:
+        return tensor.shape
+    told = []
+    for name, extent in zip(tensor.dims, tensor.shape, strict=True):
+        low = dims[name].low if name else extent
+        told.append(
+            f"{name} = {sizes[name]}"
+            if name in sizes
+            else f"{name} in {low}..{extent}"
+            if name
+            else str(extent)
+        )
+    return f"({', '.join(told)})"
 
 
 def placed(
     room: dict[str, Any], pairs: Sequence[tuple[TensorSpec, Array]]
 ) -> list[tuple[TensorSpec, Array, Array]]:
     """Return every array with the array for the kernel: itself, or a copy's memory."""
-    return [(t, array if usable(array) else kept(room, t), array) for t, array in pairs]
+    return [
+        (t, array if usable(array) and by_rows(t) else kept(room, t), array) for t, array in pairs
+    ]
 
 
 def widened(array: Array, dtype: str) -> Array:
@@ -154,10 +224,14 @@ class Bound:
         self, runner: "Runner", room: dict[str, Any], inputs: Sequence[Any], out: Any
     ) -> None:
         self.runner, self.out, self.begun = runner, out, False
-        self.given = placed(room, matched(runner.inputs, inputs))
+        self.sizes = dict[str, int]()
+        self.given = placed(room, matched(runner.inputs, inputs, "", runner.dims, self.sizes))
         self.wanted = [] if out is None else placed(room, self._targets())
         self.arrays = dict(runner.constants)
         self.arrays |= {tensor.name: own for tensor, own, _ in (*self.given, *self.wanted)}
+        for tensor in runner.tensors.values():
+            if tensor.role == "sizes":
+                self.arrays[tensor.name] = np.array([self.sizes[n] for n in runner.dims], np.int64)
         self._renew()
         for _, own, array in self.given:
             refill(own, array)
@@ -193,7 +267,10 @@ class Bound:
             refill(array, own)
         if self.out is not None:
             return self.out
-        results = tuple(self.arrays[tensor.name] for tensor in self.runner.outputs)
+        results = tuple(
+            region(self.arrays[tensor.name], self.runner.shape_of(tensor, self.sizes))
+            for tensor in self.runner.outputs
+        )
         return results if len(results) > 1 else results[0]
 
     def _ordered(self) -> list[Array]:
@@ -203,14 +280,17 @@ class Bound:
         """Make new result arrays, unless `out` was given: earlier results stay unchanged."""
         if self.out is None:
             for tensor in self.runner.outputs:
-                self.arrays[tensor.name] = fresh(tensor.shape, tensor.dtype)
+                shape = (
+                    self.runner.shape_of(tensor, self.sizes) if by_rows(tensor) else tensor.shape
+                )
+                self.arrays[tensor.name] = fresh(shape, tensor.dtype)
 
     def _targets(self) -> list[tuple[TensorSpec, Array]]:
         """Return the arrays for the results; none may overlap an input."""
         out = self.out if isinstance(self.out, tuple) else (self.out,)
         if not all(isinstance(each, np.ndarray) for each in out):
             raise TypeError("cannot run because out has other objects; expected NumPy arrays")
-        pairs = matched(self.runner.outputs, out, " in out")
+        pairs = matched(self.runner.outputs, out, " in out", self.runner.dims, self.sizes)
         for tensor, array in pairs:
             name = f"cannot run because {tensor.name} in out"
             if not array.flags.writeable:
@@ -228,6 +308,7 @@ class Runner:
         inputs, outputs: names, in the order of `run` and of its results.
         launch, ahead: the timed phases; those that depend on weights and constants only.
         reference: (inputs, constants) -> outputs, in float64.
+        dims: the extents that a call decides.
     """
 
     def __init__(
@@ -242,7 +323,9 @@ class Runner:
         test: Test,
         flop: int,
         raced: Raced = UNRACED,
+        dims: Sequence[DimSpec] = (),
     ) -> None:
+        self.dims = {dim.name: dim for dim in dims}
         self.tensors = {tensor.name: tensor for tensor in tensors}
         self.inputs = tuple(self.tensors[name] for name in inputs)
         self.outputs = tuple(self.tensors[name] for name in outputs)
@@ -282,29 +365,44 @@ class Runner:
         """Return `launch` on these arrays, as a function without arguments."""
         return lambda: self.launch(*arrays)
 
-    def random_inputs(self, rng: np.random.Generator) -> list[Array]:
+    def timed_sizes(self) -> list[dict[str, int]]:
+        """Return the sizes of dims at which the kernel was timed, the largest last."""
+        count = max((len(dim.timed) for dim in self.dims.values()), default=1)
+        return [{name: dim.timed[k] for name, dim in self.dims.items()} for k in range(count)]
+
+    def shape_of(self, tensor: TensorSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape of an array at some sizes of dims."""
+        if not tensor.dims:
+            return tensor.shape
+        return tuple(map(sizes.get, tensor.dims, tensor.shape))
+
+    def random_inputs(
+        self, rng: np.random.Generator, sizes: Mapping[str, int] | None = None
+    ) -> list[Array]:
         """Return floats uniform in [test.low, test.high), integers over a wide range."""
         spans = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
         drawn = []
         for tensor in self.inputs:
             low = 0 if tensor.dtype.startswith("uint") else -1000
             span = tensor.span or spans.get(tensor.dtype, (low, 1000))
-            values: Any = rng.integers(*span, tensor.shape)
+            shape = self.shape_of(tensor, sizes or {})
+            values: Any = rng.integers(*span, shape)
             if stored_dtype(tensor.dtype).kind == "f" or tensor.dtype == "bfloat16":
-                values = rng.uniform(self.test.low, self.test.high, tensor.shape)
+                values = rng.uniform(self.test.low, self.test.high, shape)
             drawn.append(narrowed(np.asarray(values), tensor.dtype))
         return drawn
 
-    def integer_inputs(self, rng: np.random.Generator) -> list[Array]:
+    def integer_inputs(
+        self, rng: np.random.Generator, sizes: Mapping[str, int] | None = None
+    ) -> list[Array]:
         """Return integers of at most test.magnitude."""
         most = self.test.magnitude
         drawn = []
         for tensor in self.inputs:
             low, high = (0, 1) if tensor.dtype == "bool" else (-most, most)
             low = 0 if tensor.dtype.startswith("uint") else low
-            drawn.append(
-                narrowed(np.asarray(rng.integers(low, high + 1, tensor.shape)), tensor.dtype)
-            )
+            values = np.asarray(rng.integers(low, high + 1, self.shape_of(tensor, sizes or {})))
+            drawn.append(narrowed(values, tensor.dtype))
         return drawn
 
     def mistakes(self, inputs: list[Array], exact: bool) -> list[str]:
@@ -338,23 +436,30 @@ class Runner:
 
     def selftest(self) -> list[str]:
         """Return one line per wrong output; none if the kernel agrees with its reference."""
-        rng = np.random.default_rng(0)
-        found = self.mistakes(self.random_inputs(rng), exact=False)
-        if self.test.magnitude:
-            found += self.mistakes(self.integer_inputs(rng), exact=True)
+        rng, found = np.random.default_rng(0), list[str]()
+        for sizes in self.timed_sizes():
+            found += self.mistakes(self.random_inputs(rng, sizes), exact=False)
+            if self.test.magnitude:
+                found += self.mistakes(self.integer_inputs(rng, sizes), exact=True)
         return found
 
     def bench(self, seconds: float = 1.0) -> list[float]:
-        """Return the wall times of calls in seconds, after one warm-up call, fastest first."""
-        drawn = self.random_inputs(np.random.default_rng(0))
-        call = self.prepare(*map(aligned_copy, drawn))
-        call()
+        """Return the wall times of calls in seconds, after one warm-up call, fastest first.
+
+        With dims, a time is the mean of one call at each of the timed sizes.
+        """
+        rng, every = np.random.default_rng(0), self.timed_sizes()
+        drawn = [self.random_inputs(rng, sizes) for sizes in every]
+        calls = [self.prepare(*map(aligned_copy, inputs)) for inputs in drawn]
+        for call in calls:
+            call()
         times_s: list[float] = []
         end_s = time.perf_counter() + seconds
         while len(times_s) < 5 or time.perf_counter() < end_s:
             begin_s = time.perf_counter()
-            call()
-            times_s.append(time.perf_counter() - begin_s)
+            for call in calls:
+                call()
+            times_s.append((time.perf_counter() - begin_s) / len(calls))
         return sorted(times_s)
 
     def figure(self, seconds: float) -> str:

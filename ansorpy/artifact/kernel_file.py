@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.artifact.harness import Raced, Runner, TensorSpec, Test
+from ansorpy.artifact.harness import DimSpec, Raced, Runner, TensorSpec, Test
 from ansorpy.artifact.npz import npz
 from ansorpy.artifact.reference import reference_source
 from ansorpy.codegen.kernel import Kernel
@@ -26,6 +26,7 @@ from ansorpy.oracle.error_bounds import allowed
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag, Placeholder
+from ansorpy.te.dims import Dim, dims_of, timed_sizes, widest
 
 MARKER: Final = "# --- harness: the same in every kernel zip ---\n"
 SPANS: Final = (
@@ -47,6 +48,7 @@ RUNNER = Runner(
     test=TEST,
     flop=FLOP,
     raced=RACED,
+    dims=DIMS,
 )
 run = RUNNER.run
 prepare = RUNNER.prepare
@@ -73,9 +75,10 @@ def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[TensorSpec, ...]:
         Scope.CONSTANT: "constant",
         Scope.OUTPUT: "output",
         Scope.GLOBAL: "scratch",
+        Scope.SIZES: "sizes",
     }
     weights = {node.name for node in dag.placeholders if node.constant}
-    spans = index_spans(dag)
+    spans, dims = index_spans(dag), dims_by_tensor(dag)
     return tuple(
         TensorSpec(
             buffer.name,
@@ -83,18 +86,43 @@ def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[TensorSpec, ...]:
             buffer.extents,
             "weight" if buffer.name in weights else roles[buffer.scope],
             spans.get(buffer.name),
+            dims.get(buffer.name, ()),
         )
         for buffer in buffers
     )
 
 
+def dims_by_tensor(dag: Dag) -> dict[str, tuple[str, ...]]:
+    """Return, by input and output with dims, the name of each axis's dim, "" for a number."""
+    found: dict[str, tuple[str, ...]] = {}
+    names: dict[str, tuple[str, ...]] = {node.name: (node.name,) for node in dag.placeholders}
+    names |= {name: outputs_of(dag, name) for name in dag.outputs}
+    for node, buffers in names.items():
+        shape = dag.node(node).shape
+        if any(isinstance(extent, Dim) for extent in shape):
+            dims = tuple(extent.name if isinstance(extent, Dim) else "" for extent in shape)
+            found |= dict.fromkeys(buffers, dims)
+    return found
+
+
+def dim_specs(dag: Dag) -> tuple[DimSpec, ...]:
+    """Return the dims of a kernel, with the sizes at which it is timed."""
+    sizes = timed_sizes(dag)
+    return tuple(
+        DimSpec(one.name, one.low, one.high, tuple(each[one.name] for each in sizes))
+        for one in dims_of(dag)
+    )
+
+
 def output_names(dag: Dag) -> tuple[str, ...]:
     """Return the names of the output buffers in the order of `evaluate`."""
-    return tuple(
-        name + (f".{i}" if i else "")
-        for name in dag.outputs
-        for i in range(len(_compute(dag, name).dtypes))
-    )
+    return tuple(buffer for name in dag.outputs for buffer in outputs_of(dag, name))
+
+
+def outputs_of(dag: Dag, name: str) -> tuple[str, ...]:
+    """Return the names of the buffers of an output."""
+    count = len(_compute(dag, name).dtypes)
+    return tuple(name + (f".{i}" if i else "") for i in range(count))
 
 
 def _compute(dag: Dag, name: str) -> Compute:
@@ -109,6 +137,7 @@ def make_test(dag: Dag, meaning: Dag | None = None) -> Test:
     A kernel that was reformulated to compute another `meaning` has the error bounds of that Dag,
     and need not be exact on integers unless that Dag is.
     """
+    dag, meaning = widest(dag), None if meaning is None else widest(meaning)
     tests: list[tuple[bool, float, Test]] = []
     magnitude = min(exact_magnitude(dag), exact_magnitude(meaning or dag))
     for low, high in SPANS:
@@ -181,6 +210,7 @@ def kernel_text(dag: Dag, kernel: Kernel, facts: Facts, test: Test) -> str:
                 f"TEST = {test!r}",
                 f"FLOP = {flop_count(dag)}",
                 f"RACED = {facts.raced!r}",
+                f"DIMS = ({''.join(f'simd.{one!r}, ' for one in dim_specs(dag))})",
             ]
         ),
         _LOAD.strip("\n"),

@@ -6,7 +6,7 @@ from statistics import median_high
 from typing import Any
 
 from ansorpy.artifact.harness import Test
-from ansorpy.artifact.kernel_file import output_names, tensors
+from ansorpy.artifact.kernel_file import dim_specs, output_names, tensors
 from ansorpy.artifact.manifest import InputEntry, TensorEntry, entry, picked
 from ansorpy.artifact.package import LIBRARY
 from ansorpy.artifact.rate import rate_of
@@ -17,6 +17,7 @@ from ansorpy.records.record import parts_to_json
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import dims_of
 from ansorpy.verdict import verdict_of_race
 
 Fields = dict[str, Any]
@@ -38,6 +39,7 @@ def about(
         **picked(record, "row", "compile_s"),
         "inputs": [entry(InputEntry, node, specs[node.name]) for node in dag.placeholders],
         "outputs": [entry(TensorEntry, specs[name]) for name in output_names(dag)],
+        **({"dims": [one._asdict() for one in dim_specs(dag)]} if dims_of(dag) else {}),
         "target": {
             **{name: target.facts()[name] for name in ("kind", "cpu", "vector_bits", "features")},
             "needs": list(needs),

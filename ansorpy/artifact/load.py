@@ -92,8 +92,13 @@ class LoadedKernel:
         raises RuntimeError. Calls raise TypeError and ValueError, as calls of the kernel do.
 
         Raises:
-            PackageError: torch is not installed.
+            PackageError: torch is not installed, or the kernel has dims.
         """
+        if self.manifest.get("dims"):
+            raise PackageError(
+                f"cannot make {self.manifest['name']} an operator of PyTorch because each call"
+                " decides its sizes; expected a kernel of fixed sizes"
+            )
         from ansorpy.artifact.torch_op import torch_op
 
         return torch_op(self, f"ansorpy::{self._file.removesuffix('.py')}_{self.digest}")
@@ -104,12 +109,18 @@ class LoadedKernel:
 
     def __repr__(self) -> str:
         tensors = ", ".join(
-            f"{t['name']}: {t['dtype']}{t['shape']}" for t in self.manifest["inputs"]
+            f"{t['name']}: {t['dtype']}[{', '.join(_extents(t))}]" for t in self.manifest["inputs"]
         )
         if self._on_gpu and not self.manifest["timed"]:
             return f"<kernel {self.manifest['name']}({tensors}) for a GPU, not timed>"
         best_s = self.manifest["latency_s"]["min"]
         return f"<kernel {self.manifest['name']}({tensors}), {best_s * 1e6:.1f} us>"
+
+
+def _extents(tensor: Mapping[str, Any]) -> list[str]:
+    """Return the extents of an entry of a manifest as text, dims by their names."""
+    names = tensor.get("dims") or [""] * len(tensor["shape"])
+    return [name or str(size) for name, size in zip(names, tensor["shape"], strict=True)]
 
 
 @lru_cache(UNPICKLED)

@@ -41,6 +41,7 @@ class TensorEntry(TypedDict):
     name: str
     dtype: Annotated[str, DTYPES.__contains__]
     shape: list[Count]
+    dims: NotRequired[list[str]]  # by axis: the dim that a call decides, "" for a number
 
 
 class InputEntry(TensorEntry):
@@ -93,7 +94,7 @@ def entry(kind: Callable[..., Entry], *sources: object, **given: object) -> Entr
         found = next((one for one in every if hasattr(one, name)), None)
         optional = get_origin(of) is NotRequired
         value = getattr(found, name, None) if optional else getattr(found, name)
-        if value is not None or not optional:
+        if value not in (None, ()) or not optional:
             entry[name] = _json(value)
     return cast("Entry", entry)
 

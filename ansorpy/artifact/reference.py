@@ -10,6 +10,7 @@ from typing import Final
 from ansorpy.artifact.scalars import array_name, literal, scalar_text, wrapped
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.te.dag import Compute, Dag, Placeholder
+from ansorpy.te.dims import Dim, dims_of
 
 REFERENCE: Final = "reference.py"  # name of the file in a zip
 _REFERENCE_HEAD: Final = '''"""The meaning of the kernels: float64, one loop per axis."""
@@ -66,8 +67,9 @@ def reference_source(dag: Dag) -> str:
     float64 arrays there, everything else has its own dtype. The text needs `math`, `np`, `njit`.
     """
     symbols = {node.name: f"t{i}" for i, node in enumerate(dag.nodes)}
+    sizes = {one.name: f"n{i}" for i, one in enumerate(dims_of(dag))}
     parts = [_HELPERS]
-    calls: list[str] = []
+    calls = [f"{sizes[name]} = inputs[{at[0]}].shape[{at[1]}]" for name, at in _told(dag).items()]
     inputs = constants = 0
     for node in dag.nodes:
         name = symbols[node.name]
@@ -75,12 +77,13 @@ def reference_source(dag: Dag) -> str:
             reads = tuple(dict.fromkeys((r.tensor, r.output) for r in node.reads))
             arguments = [array_name(symbols, *read) for read in reads]
             outs = [array_name(symbols, node.name, i) for i in range(len(node.dtypes))]
-            parts.append(_function(node, symbols, arguments, outs))
+            parts.append(_function(node, symbols, arguments, outs, sizes))
             calls += [
-                f"{out} = np.empty({node.shape}, np.{_meaning(dtype)})"
+                f"{out} = np.empty({_shape(node, sizes)}, np.{_meaning(dtype)})"
                 for out, dtype in zip(outs, node.dtypes, strict=True)
             ]
-            calls.append(f"_{name}({', '.join((*arguments, *outs))})")
+            given = (*arguments, *outs, *sizes.values())
+            calls.append(f"_{name}({', '.join(given)})")
         elif isinstance(node, Placeholder):
             calls.append(f"{name} = inputs[{inputs}]")
             inputs += 1
@@ -117,15 +120,38 @@ def _meaning(dtype: str) -> str:
     return "bool_" if dtype == "bool" else dtype
 
 
+def _told(dag: Dag) -> dict[str, tuple[int, int]]:
+    """Return, by dim, the number of an input and of its axis that tell the size."""
+    found: dict[str, tuple[int, int]] = {}
+    for number, node in enumerate(dag.placeholders):
+        for axis, extent in enumerate(node.shape):
+            if isinstance(extent, Dim):
+                found.setdefault(extent.name, (number, axis))
+    return found
+
+
+def _extent(extent: int, sizes: Mapping[str, str]) -> str:
+    return sizes[extent.name] if isinstance(extent, Dim) else str(extent)
+
+
+def _shape(node: Compute, sizes: Mapping[str, str]) -> str:
+    told = [_extent(extent, sizes) for extent in node.shape]
+    return f"({', '.join(told)}{',' * (len(told) == 1)})"
+
+
 def _function(
-    node: Compute, symbols: Mapping[str, str], arguments: list[str], outs: list[str]
+    node: Compute,
+    symbols: Mapping[str, str],
+    arguments: list[str],
+    outs: list[str],
+    sizes: Mapping[str, str],
 ) -> str:
     spatial = {axis.name: f"i{n}" for n, axis in enumerate(node.axes)}
     reduce = {axis.name: f"r{n}" for n, axis in enumerate(node.reduce_axes)}
     names = {**spatial, **reduce}
     values = [scalar_text(part, symbols, names) for part in node.body]
     at = f"[{', '.join(spatial.values()) or '()'}]"
-    lines = [f"for {spatial[a.name]} in range({a.extent}):" for a in node.axes]
+    lines = [f"for {spatial[a.name]} in range({_extent(a.extent, sizes)}):" for a in node.axes]
     lines = ["    " * depth + line for depth, line in enumerate(lines)]
     inside = "    " * len(lines)
     if node.combiner is None:
@@ -135,15 +161,15 @@ def _function(
         before, update = _combine(node, values, start)
         lines += [inside + line for line in before]
         for depth, axis in enumerate(node.reduce_axes):
-            lines.append(
-                f"{inside}{'    ' * depth}for {reduce[axis.name]} in range({axis.extent}):"
-            )
+            counted = f"for {reduce[axis.name]} in range({_extent(axis.extent, sizes)}):"
+            lines.append(f"{inside}{'    ' * depth}{counted}")
         deep = inside + "    " * len(node.reduce_axes)
         lines += [deep + line for line in update]
         finals = ("best", "where")[: len(outs)] if len(outs) > 1 else ("acc",)
         lines += [f"{inside}{out}{at} = {f}" for out, f in zip(outs, finals, strict=True)]
     text = "\n    ".join(lines)
-    head = f"def _{symbols[node.name]}({', '.join((*arguments, *outs))}):"
+    given = ", ".join((*arguments, *outs, *sizes.values()))
+    head = f"def _{symbols[node.name]}({given}):"
     return f'@njit(error_model="numpy")\n{head}\n    {text}\n'
 
 

@@ -189,10 +189,12 @@ class ModelRunner(Runner):
         found: Array = whole[at : at + size_bytes].view(kind).reshape(shape)
         return found
 
-    def random_inputs(self, rng: np.random.Generator) -> list[Array]:
+    def random_inputs(
+        self, rng: np.random.Generator, sizes: Mapping[str, int] | None = None
+    ) -> list[Array]:
         """Return the inputs of the self-test; random ones if there is none."""
         stored = [self.samples.get(f"in{k}") for k in range(len(self.inputs))]
-        drawn = super().random_inputs(rng)
+        drawn = super().random_inputs(rng, sizes)
         return [d if s is None else s for s, d in zip(stored, drawn, strict=True)]
 
     def selftest(self) -> list[str]:

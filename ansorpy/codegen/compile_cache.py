@@ -10,10 +10,11 @@ from typing import Final
 from ansorpy.codegen.llvm_ir import object_bytes, phase_text
 from ansorpy.codegen.phase_utilities import touched_names
 from ansorpy.codegen.phase_writer import Places
-from ansorpy.expr.expr import Const, walk
-from ansorpy.loopir.nodes import Phase, Program
+from ansorpy.expr.expr import Const, variables, walk
+from ansorpy.loopir.nodes import SIZES, Phase, Program
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
 from ansorpy.target import Target
+from ansorpy.te.dims import Dim
 
 KEPT: Final = 64  # objects per process, least recently used out first
 
@@ -40,6 +41,7 @@ class _Alone:
     places: Places
     target: Target
     zeros: tuple[float, ...]
+    dims: tuple[Dim, ...] = ()
 
 
 def phase_objects(program: Program, target: Target) -> tuple[PhaseObject, ...]:
@@ -53,7 +55,7 @@ def phase_objects(program: Program, target: Target) -> tuple[PhaseObject, ...]:
 
 @lru_cache(maxsize=KEPT)
 def _object(alone: _Alone) -> PhaseObject:
-    text = phase_text(alone.phase, alone.places, alone.target)
+    text = phase_text(alone.phase, alone.places, alone.target, alone.dims)
     symbol = f"phase_{sha256(f'{alone.target} {text}'.encode()).hexdigest()[:32]}"
     named = text.replace("@phase(", f"@{symbol}(", 1)
     return PhaseObject(symbol, object_bytes(named, alone.target))
@@ -63,9 +65,17 @@ def _alone(program: Program, target: Target) -> Iterator[_Alone]:
     """Yield every phase with the buffers that it touches, by their numbers among all."""
     for phase in program.phases:
         names, zeros = touched_names(phase), tuple(_zeros(phase))
+        dims = program.dims if _mentioned(phase) & program.ranges.keys() else ()
+        names |= {SIZES} if dims else set()
         numbered = enumerate(program.buffers)
         places = tuple((k, buffer) for k, buffer in numbered if buffer.name in names)
-        yield _Alone(phase, places, target, zeros)
+        yield _Alone(phase, places, target, zeros, dims)
+
+
+def _mentioned(phase: Phase) -> frozenset[str]:
+    """Return the names of all variables in a phase."""
+    parts = (expr for stmt in walk_stmt(phase.body) for expr in stmt_exprs(stmt))
+    return frozenset[str]().union(*map(variables, parts))
 
 
 def _zeros(phase: Phase) -> Iterator[float]:

@@ -14,6 +14,7 @@ from ansorpy.errors import BuildError
 from ansorpy.host_jit import initialize
 from ansorpy.loopir.nodes import Phase, Program
 from ansorpy.target import Target
+from ansorpy.te.dims import Dim
 
 EXCERPT: Final = 2000  # characters kept of a message of LLVM or numba
 OPT: Final = 3  # level of LLVM's back end for code that is timed
@@ -22,7 +23,7 @@ WIDE: Final = 'nounwind "prefer-vector-width"="512"'  # LLVM prefers vectors of 
 WIDE_BYTES: Final = 64  # bytes of a vector of 512 bits
 
 
-def phase_text(phase: Phase, places: Places, target: Target) -> str:
+def phase_text(phase: Phase, places: Places, target: Target, dims: tuple[Dim, ...] = ()) -> str:
     """Return the LLVM IR of one phase alone: `void phase(int64_t *buffers, int64_t task)`.
 
     Raises:
@@ -30,7 +31,7 @@ def phase_text(phase: Phase, places: Places, target: Target) -> str:
     """
     declarations = ir.Module()
     declarations.triple = llvm.get_process_triple()
-    text = _function(declarations, "phase", phase, places, target)
+    text = _function(declarations, "phase", phase, places, target, dims)
     return f"{declarations}\n{text}"
 
 
@@ -44,18 +45,21 @@ def module_text(program: Program, target: Target) -> str:
     infos = phase_infos(program)
     places = tuple(enumerate(program.buffers))
     parts = [
-        _function(declarations, info.name, phase, places, target)
+        _function(declarations, info.name, phase, places, target, program.dims)
         for phase, info in zip(program.phases, infos, strict=True)
     ]
     return "\n".join([str(declarations), *parts])
 
 
-def _function(declarations: Any, name: str, phase: Phase, places: Places, target: Target) -> str:
+def _function(
+    declarations: Any, name: str, phase: Phase, places: Places, target: Target,
+    dims: tuple[Dim, ...],
+) -> str:  # fmt: skip
     """Return the function of a phase; the functions that it calls are added to the declarations."""
     features = None if is_local(target) else frozenset(target.features)
     builder = TextBuilder(declarations, name, [POINTER, I64], features)
     try:
-        PhaseWriter(places, builder).phase(phase)
+        PhaseWriter(places, builder, dims).phase(phase)
     except ValueError as error:
         raise BuildError(f"{phase.name}: {error}") from error
     return builder.text(WIDE if target.lanes("int8") >= WIDE_BYTES else PLAIN)

@@ -20,6 +20,7 @@ from ansorpy.codegen.simd.kinds import I8, I32, I64, POINTER
 from ansorpy.codegen.simd_file import FILE, simd_text
 from ansorpy.codegen.text_builder import TextBuilder
 from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import Scope
 from ansorpy.target import Target
 
 BLAS: Final = "scipy.linalg"
@@ -60,12 +61,13 @@ def source_object(kernel: Kernel, target: Target) -> bytes:
     _register_without_blas()
     scope = _execute(kernel)
     machine = target_machine(target)
-    compiled = {p.name: _compiled(scope[p.name], len(kernel.buffers)) for p in kernel.phases}
+    dims = next((b.extents[0] for b in kernel.buffers if b.scope is Scope.SIZES), 0)
+    words = len(kernel.buffers) + max(0, dims - 1)  # addresses, and sizes for the last of them
+    compiled = {p.name: _compiled(scope[p.name], words) for p in kernel.phases}
     declarations = ir.Module()
     declarations.triple = llvm.get_process_triple()
     entries = [
-        _entry(declarations, name, symbol, len(kernel.buffers))
-        for name, (symbol, _) in compiled.items()
+        _entry(declarations, name, symbol, words, dims) for name, (symbol, _) in compiled.items()
     ]
     linked = parse("\n".join([str(declarations), *entries]))
     for _, text in compiled.values():
@@ -94,7 +96,7 @@ def _execute(kernel: Kernel) -> dict[str, Any]:
     return scope
 
 
-def _compiled(phase: Any, buffers: int) -> tuple[str, str]:
+def _compiled(phase: Any, words: int) -> tuple[str, str]:
     """Return the symbol of a phase and numba's optimised LLVM IR around it.
 
     Without the wrappers for the interpreter and for ctypes, which take as long to compile.
@@ -103,7 +105,7 @@ def _compiled(phase: Any, buffers: int) -> tuple[str, str]:
     phase.targetdescr.options.parse_as_flags(flags, phase.targetoptions)
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     typing, target = phase.targetdescr.typing_context, phase.targetdescr.target_context
-    signature = (numba.int64,) * (buffers + 1)
+    signature = (numba.int64,) * (words + 1)
     try:
         with global_compiler_lock:
             result = compile_extra(  # type: ignore[no-untyped-call]
@@ -115,18 +117,26 @@ def _compiled(phase: Any, buffers: int) -> tuple[str, str]:
     return result.fndesc.llvm_func_name, result.library.get_llvm_str()
 
 
-def _entry(declarations: Any, name: str, symbol: str, buffers: int) -> str:
+def _entry(declarations: Any, name: str, symbol: str, words: int, dims: int) -> str:
     """Return `void name(int64_t *buffers, int64_t task)` around numba's calling convention.
 
+    The sizes of dims are loaded from the last buffer.
     That is `int32_t symbol(result *, error **, arguments...)`; our phases answer and raise nothing.
     """
-    kind = ir.FunctionType(I32, [POINTER, POINTER, *([I64] * (buffers + 1))])
+    kind = ir.FunctionType(I32, [POINTER, POINTER, *([I64] * (words + 1))])
     builder = TextBuilder(declarations, name, [POINTER, I64])
     table, task = builder.args
     unused = [builder.alloca(ir.ArrayType(I8, 8)) for _ in range(2)]
-    slots = [builder.gep(table, [ir.Constant(I64, k)], source_etype=I64) for k in range(buffers)]
-    addresses = [builder.load(slot, typ=I64) for slot in slots]
-    builder.call(ir.Function(declarations, kind, symbol), [*unused, *addresses, task])
+
+    def word(base: Any, number: int, typ: Any = I64) -> Any:
+        slot = builder.gep(base, [ir.Constant(I64, number)], source_etype=I64)
+        return builder.load(slot, typ=typ)
+
+    given = [word(table, k) for k in range(words - dims)]
+    if dims:
+        sizes = word(table, words - dims, POINTER)
+        given += [word(sizes, k) for k in range(dims)]
+    builder.call(ir.Function(declarations, kind, symbol), [*unused, *given, task])
     builder.ret_void()
     return builder.text(PLAIN)
 

@@ -22,6 +22,7 @@ from ansorpy.errors import BuildError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr
 from ansorpy.loopir.nodes import (
+    SIZES,
     Alloc,
     For,
     If,
@@ -77,7 +78,7 @@ def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
         _imports(threads, operations + "".join(bodies)),
         operations,
         *bodies,
-        launchers_text(infos, len(program.buffers), threads),
+        launchers_text(infos, len(program.buffers), threads, len(program.dims)),
     ]
     source = "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
     return Kernel(source, infos, program.buffers, threads, program.meaning)
@@ -102,7 +103,9 @@ class _Writer:
         """Return the function of one phase."""
         self.counters = {}
         places = {b.name: memory(b, f"b{k}") for k, b in enumerate(self.program.buffers)}
-        table, lines = SymbolTable(places), []
+        table, lines = SymbolTable(places), list[str]()
+        for k, dim in enumerate(self.program.dims):
+            table = table.with_dim(dim, f"n{k}")
         tasks = split_tasks(phase)
         self.outline.append(f"phase{number}{' (ahead)' * phase.ahead}: {tasks.count} tasks")
         left = "task"
@@ -119,7 +122,9 @@ class _Writer:
         if streams(phase):
             body = [*body, f"{INDENT}settled()"]
         lines += body
-        arguments = ", ".join([*(place.symbol for place in places.values()), "task"])
+        addresses = [place.symbol for name, place in places.items() if name != SIZES]
+        sizes = [f"n{k}" for k in range(len(self.program.dims))]
+        arguments = ", ".join([*addresses, *sizes, "task"])
         head = f'@njit(error_model="numpy", nogil=True)\ndef phase{number}({arguments}):'
         doc = f'{INDENT}"""Do one of {tasks.count} independent tasks; b0, b1 ... are addresses."""'
         return "\n".join([head, doc, *lines])

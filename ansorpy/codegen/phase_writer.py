@@ -23,6 +23,7 @@ from ansorpy.errors import BuildError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr
 from ansorpy.loopir.nodes import (
+    SIZES,
     Alloc,
     Buffer,
     For,
@@ -35,6 +36,7 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
+from ansorpy.te.dims import Dim
 
 Places = tuple[tuple[int, Buffer], ...]  # buffers, by their numbers among the addresses
 
@@ -49,6 +51,7 @@ class PhaseWriter:
 
     places: Places
     b: TextBuilder
+    dims: tuple[Dim, ...] = ()
     values: dict[str, Any] = field(default_factory=dict)  # by symbol, as Expansion takes them
     counter: int = 0
     known: tuple[Any, dict[Any, Any]] = (None, {})  # a basic block, and its offsets and addresses
@@ -57,7 +60,7 @@ class PhaseWriter:
     def phase(self, phase: Phase) -> None:
         """Write the whole function."""
         places, task = self.begin()
-        table = SymbolTable(places)
+        table = self.sizes(SymbolTable(places))
         tasks = split_tasks(phase)
         for name, extent in reversed(tasks.loops):
             symbol = self.fresh("i")
@@ -77,6 +80,17 @@ class PhaseWriter:
             slot = self.b.gep(buffers, [ir.Constant(I64, k)], source_etype=POINTER)
             self.values[place.symbol] = self.b.load(slot, typ=POINTER)
         return places, task
+
+    def sizes(self, table: SymbolTable) -> SymbolTable:
+        """Return the table with the sizes of the call, which are loaded."""
+        for k, dim in enumerate(self.dims):
+            base = self.values[table.buffer(SIZES).symbol]
+            slot = self.b.gep(base, [ir.Constant(I64, k)], source_etype=I64)
+            symbol = f"n{k}"
+            self.values[symbol] = self.b.load(slot, typ=I64)
+            self.sums.enter(symbol, self.b.block)
+            table = table.with_dim(dim, symbol)
+        return table
 
     def task(self, phase: Phase, body: Stmt, table: SymbolTable) -> None:
         """Write the body of a task, and the instructions around it."""

@@ -10,6 +10,7 @@ from ansorpy.expr.expr import Expr, Var, reads
 from ansorpy.expr.intervals import Interval, bounds
 from ansorpy.loopir.nodes import Buffer, Stmt, Tile
 from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.te.dims import Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,12 @@ class SymbolTable:
         last = max(0, bounds(extent, self.ranges)[1] - 1)
         symbols, ranges = {**self.symbols, name: symbol}, {**self.ranges, name: (0, last)}
         return SymbolTable(self.buffers, symbols, ranges)
+
+    def with_dim(self, dim: Dim, symbol: str) -> "SymbolTable":
+        """Return the table in which a symbol is the size of a dim."""
+        name = dim.var.name
+        ranges = {**self.ranges, name: (dim.low, dim.high)}
+        return SymbolTable(self.buffers, {**self.symbols, name: symbol}, ranges)
 
     def with_points(self, points: Mapping[str, tuple[str, int]]) -> "SymbolTable":
         """Return the table inside a tile that binds variables to symbols with extents."""

@@ -19,8 +19,10 @@ from typing import Final
 from ansorpy.errors import LoweringError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr
+from ansorpy.expr.intervals import Interval
 from ansorpy.loopir.hints import Hints
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import Dim
 
 
 class Scope(Enum):
@@ -28,6 +30,7 @@ class Scope(Enum):
 
     INPUT = "input"  # a placeholder; never written
     CONSTANT = "constant"  # a tensor whose values are part of the program
+    SIZES = "sizes"  # the sizes of the dims in a call, in order: int64
     OUTPUT = "output"
     GLOBAL = "global"  # a whole intermediate, allocated once, shared by the tasks
     LOCAL = "local"  # scratch of one task, 64-byte aligned, undefined on entry of its Alloc
@@ -80,6 +83,9 @@ class Buffer:
         if not isinstance(extent, Const):
             raise LoweringError(f"{self.name}: extent {extent} is not a number")
         return int(extent.value)
+
+
+SIZES: Final = "~sizes"  # name of the buffer of the sizes of a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +223,22 @@ class Program:
     """Buffers (except for LOCAL and REGISTER ones), and phases that run in sequence.
 
     `meaning` is the Dag that the program computes, with its rounding; None: the requested Dag.
+    `dims` are the sizes that a call decides: their variables may stand free in extents and
+    conditions, and buffers have room for the largest ones.
     """
 
     name: str
     buffers: tuple[Buffer, ...]
     phases: tuple[Phase, ...]
     meaning: Dag | None = None
+    dims: tuple[Dim, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, Buffer]:
         """The buffers by name."""
         return {buffer.name: buffer for buffer in self.buffers}
+
+    @cached_property
+    def ranges(self) -> Mapping[str, Interval]:
+        """The least and largest value of the variable of each dim."""
+        return {dim.var.name: (dim.low, dim.high) for dim in self.dims}

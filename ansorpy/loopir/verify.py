@@ -31,8 +31,8 @@ from ansorpy.te.dag import COMBINERS
 Level = Literal["symbolic", "bound", "tiled"]
 
 _PAIRS: Final = ("argmax", "argmin")
-_WHOLE: Final = (Scope.INPUT, Scope.CONSTANT, Scope.OUTPUT, Scope.GLOBAL)
-_READ_ONLY: Final = (Scope.INPUT, Scope.CONSTANT)
+_WHOLE: Final = (Scope.INPUT, Scope.CONSTANT, Scope.SIZES, Scope.OUTPUT, Scope.GLOBAL)
+_READ_ONLY: Final = (Scope.INPUT, Scope.CONSTANT, Scope.SIZES)
 
 
 def check(
@@ -55,6 +55,8 @@ def check(
     """
     if level != "symbolic":
         sizes = ()
+    if sizes is not None:
+        sizes = (*sizes, *program.ranges)
     _unique("buffer", [buffer.name for buffer in program.buffers])
     _unique("phase", [phase.name for phase in program.phases])
     for buffer in program.buffers:

@@ -6,6 +6,7 @@ calls nothing else: unlike a pickle, the bytes cannot name a function.
 
     int, str, bool, None      themselves
     float                     ["f", float.hex]
+    dim                       ["d", name, least, largest]
     bytes                     ["b", length]; the bytes follow in the same order
     NumPy array               ["a", dtype, shape], and its bytes
     tuple, list, frozenset    ["t" | "l" | "s", item, ...]
@@ -27,6 +28,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from ansorpy.errors import WireError
+from ansorpy.te.dims import Dim
 
 T = TypeVar("T")
 
@@ -89,6 +91,8 @@ class _Writer:
         if kind in _SEQUENCES:
             items = sorted(value, key=repr) if kind is frozenset else value
             return [_SEQUENCES[kind], *map(self.write, items)]
+        if kind is Dim:
+            return ["d", *value.facts]
         if kind is float:
             return ["f", value.hex()]
         if kind is bytes:
@@ -134,6 +138,8 @@ class _Reader:
         tag, *rest = data
         if tag == "o":
             return self._objects[rest[0]]
+        if tag == "d":
+            return Dim(*rest)
         if tag == "f":
             return float.fromhex(rest[0])
         if tag == "b":

@@ -33,6 +33,7 @@ from ansorpy.oracle.reduction import (
     reduced,
 )  # fmt: skip
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
+from ansorpy.te.dims import at_sizes, dims_of, sizes_of
 from ansorpy.te.tensor_data import Array, checked_array, constant_array
 
 # Elements of one intermediate array. A few live at once, so memory stays near 64 MiB; the body
@@ -53,6 +54,8 @@ def evaluate(dag: Dag, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
     Raises:
         SpecError: the inputs do not fit, or an element outside a tensor is read.
     """
+    if dims_of(dag):
+        dag = at_sizes(dag, sizes_of(dag, {name: np.shape(x) for name, x in inputs.items()}))
     values = _run(dag, inputs, tracked=False)
     return tuple(one.value for name in dag.outputs for one in values[name])
 

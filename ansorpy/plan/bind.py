@@ -31,12 +31,12 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     if len(row) != len(plan.sizes):
         raise LoweringError(f"a row of {len(row)} values; expected {len(plan.sizes)}, one per size")
     values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}
-    budgets = _budgets(plan, values)
+    budgets, program = _budgets(plan, values), plan.unsized or plan.program
     if isinstance(target, GpuTarget):
         own = replace(target, tile_threads=values.get(THREADS, target.tile_threads))
-        yield from lower_for_cuda(plan.program, values, budgets, own)
+        yield from lower_for_cuda(program, values, budgets, own)
     else:
-        yield from lower_for_cpu(plan.program, values, budgets, expected(target, CpuTarget))
+        yield from lower_for_cpu(program, values, budgets, expected(target, CpuTarget))
 
 
 def _budgets(plan: Plan, values: Mapping[str, int]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from ansorpy.errors import LoweringError
 from ansorpy.expr.build import ONE, ZERO, add, ceildiv, greatest, least, mul, sub
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
 from ansorpy.expr.intervals import Form, form, linear
-from ansorpy.plan.domain import AxisSpan, Domain
+from ansorpy.plan.domain import AxisSpan, Domain, extent_of
 from ansorpy.plan.inline import Work
 from ansorpy.state.state import Attached, Location, Root
 
@@ -52,7 +52,7 @@ class BoundsInference:
             LoweringError: the stage is attached where a consumer cannot see it.
         """
         work = self.works[name]
-        every = {axis: AxisSpan(ZERO, Const(n), Const(n)) for axis, n in work.axes}
+        every = {axis: AxisSpan(ZERO, extent_of(n), extent_of(n)) for axis, n in work.axes}
         place = self.location[name]
         if not isinstance(place, Attached):
             return every
@@ -69,8 +69,8 @@ class BoundsInference:
                 continue
             base = add(reached.base, Const(reached.shift))
             whole = any(part.whole for part in self.domains[place.stage].parts)
-            width = reached.width if whole else least(reached.width, Const(extent))
-            answer[axis] = AxisSpan(base, width, Const(extent), reached.left)
+            width = reached.width if whole else least(reached.width, Const(int(extent)))
+            answer[axis] = AxisSpan(base, width, extent_of(extent), reached.left)
         return answer
 
     def _sees(self, consumer: str, name: str, place: Attached) -> None:

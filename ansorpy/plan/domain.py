@@ -1,6 +1,6 @@
 """The iteration domain of a stage: its loops as parts of axes, with strides and extents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -10,6 +10,7 @@ from ansorpy.loopir.nodes import LoopKind
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.state.axis import AxisKind, Loop
 from ansorpy.state.state import Stage
+from ansorpy.te.dims import Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +119,26 @@ class Domain:
             for part in self.of_axis(axis):
                 offset = add(offset, mul(Var(part.var), part.stride))
             answer.append(Binary("lt", offset, self.spans[axis].limit))
-        return tuple(answer)
+        return (*answer, *self._digits_within())
+
+    def _digits_within(self) -> Iterator[Expr]:
+        """Yield the conditions that the inner digits of fused axes are below their dims."""
+        extents = _extents(self.work)
+        for axis in self.spans:
+            names = axis.split("@")[1:] if axis != KEPT else ()
+            dims = [(name, size) for name in names if isinstance(size := extents[name], Dim)]
+            if dims:
+                values = _unfuse(axis, self.value(axis), self.work)
+                yield from (Binary("lt", values[name], size.var) for name, size in dims)
 
     def with_parts(self, parts: tuple[AxisPart, ...]) -> "Domain":
         """Return the domain with other parts."""
         return replace(self, parts=parts)
+
+
+def extent_of(size: int) -> Expr:
+    """Return the extent of an axis: a number, or the size of its dim in a call."""
+    return size.var if isinstance(size, Dim) else Const(size)
 
 
 def domain(
@@ -147,7 +163,8 @@ def domain(
         reduce = loop.kind is AxisKind.REDUCE
         axis = KEPT if kept is not None and reduce else "@".join(loop.axes)
         if axis not in every:
-            extent = Const(prod(_extents(work)[name] for name in loop.axes))
+            first, *inner = (_extents(work)[name] for name in loop.axes)
+            extent = mul(extent_of(first), Const(prod(inner)))
             every[axis] = AxisSpan(ZERO, extent, extent)
         stride = strides.get(axis, ONE)
         length = None if loop.length is None or axis == KEPT else product(loop.length, fixed)
@@ -178,7 +195,7 @@ def _unfuse(axis: str, value: Expr, work: Work) -> dict[str, Expr]:
     names = axis.split("@")
     answer: dict[str, Expr] = {}
     for name in reversed(names[1:]):
-        answer[name] = mod(value, Const(_extents(work)[name]))
-        value = floordiv(value, Const(_extents(work)[name]))
+        whole = Const(int(_extents(work)[name]))
+        answer[name], value = mod(value, whole), floordiv(value, whole)
     answer[names[0]] = value
     return answer

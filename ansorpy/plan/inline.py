@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ansorpy.errors import LoweringError
@@ -41,11 +41,16 @@ class Work:
         return tuple(read for part in parts for read in reads(part))
 
 
-def works(stages: tuple[Stage, ...], location: Mapping[str, Location]) -> tuple[Work, ...]:
+def works(
+    stages: tuple[Stage, ...], location: Mapping[str, Location], dims: bool = False
+) -> tuple[Work, ...]:
     """Return the work of every stage that is neither an input nor inlined, producers first.
 
     A value that several stages compute for themselves is the same number in each: softmax of x * s
     subtracts the largest element from itself, and must find 0.
+
+    Args:
+        dims: keep dims as extents; otherwise each has its largest size.
 
     Raises:
         LoweringError: an inlined stage has a reduction or several outputs.
@@ -69,8 +74,16 @@ def works(stages: tuple[Stage, ...], location: Mapping[str, Location]) -> tuple[
             body = determined(resolved[0]) if readers[node.name] > 1 else resolved[0]
             bodies[node.name] = (tuple(axis.name for axis in node.axes), body)
             continue
-        answer.append(_work(stage, node, resolved, bodies))
+        work = _work(stage, node, resolved, bodies)
+        answer.append(work if dims else _of_largest_sizes(work))
     return tuple(answer)
+
+
+def _of_largest_sizes(work: Work) -> Work:
+    def numbers(axes: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return tuple((name, int(extent)) for name, extent in axes)
+
+    return replace(work, axes=numbers(work.axes), reduce_axes=numbers(work.reduce_axes))
 
 
 def _work(

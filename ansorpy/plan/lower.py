@@ -6,6 +6,7 @@ from functools import cached_property
 
 from ansorpy.errors import LoweringError
 from ansorpy.expr.build import ZERO, add, mul, sub
+from ansorpy.expr.dtypes import INDEX
 from ansorpy.expr.expr import (
     Binary,
     Cast,
@@ -19,8 +20,10 @@ from ansorpy.expr.expr import (
     transform,
 )
 from ansorpy.expr.identity import identity
+from ansorpy.expr.intervals import simplify
 from ansorpy.expr.products import conjunction, is_zero
 from ansorpy.loopir.nodes import (
+    SIZES,
     Alloc,
     Buffer,
     For,
@@ -33,6 +36,7 @@ from ansorpy.loopir.nodes import (
     Stmt,
     Store,
 )
+from ansorpy.loopir.rewrite import map_phases, map_shape, map_stmt
 from ansorpy.plan.bounds_inference import BoundsInference
 from ansorpy.plan.constraints import constraints
 from ansorpy.plan.domain import AxisPart, Domain, domain
@@ -49,6 +53,7 @@ from ansorpy.state.state import Attached, Combine, Root, State
 from ansorpy.state.steps import meaning
 from ansorpy.target import Target
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
+from ansorpy.te.dims import Dim, dims_of, extents_of
 
 Choices = tuple[tuple[str, StageChoice], ...]
 SUMMED = (LoopKind.GROUP, LoopKind.DOT)  # loops that one instruction sums over
@@ -106,9 +111,28 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
     for stage in state.stages:
         by_stage.setdefault(stage.name, StageChoice(stage.location))
     location = {name: choice.location for name, choice in by_stage.items()}
-    todo = works(state.stages, location)
-    work = Lowering(state, by_stage, {w.name: w for w in todo}, target)
+
+    def begun(dims: bool) -> Lowering:
+        todo = works(state.stages, location, dims)
+        return Lowering(state, by_stage, {work.name: work for work in todo}, target)
+
+    work = begun(dims=False)
     work.forwards = forwards(work.works, location, state.dag.outputs)
+    program = _lowered(work)
+    domains = {name: made for name, made in work.domains.items() if name not in work.forwarded}
+    sizes = params(state, domains, target)
+    limits = constraints(state, sizes, domains, program, target)
+    dims = dims_of(state.dag)
+    if not dims:
+        return Plan(state, choices, sizes, program, limits)
+    unsized = begun(dims=True)
+    unsized.forwards = work.forwards
+    return Plan(state, choices, sizes, program, limits, _with_dims(_lowered(unsized), dims))
+
+
+def _lowered(work: Lowering) -> Program:
+    """Return the symbolic program, and leave its domains and layouts in `work`."""
+    state = work.state
     _make_domains(work)
     constant = _constants(work)
     _make_layouts(work, constant)
@@ -117,7 +141,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
         for (consumer, _), pack in work.packs.items():
             if consumer == name:
                 phases.append(pack_phase(pack, work.layouts))
-        if isinstance(location[name], Root) and name not in work.forwarded:
+        if isinstance(work.choice[name].location, Root) and name not in work.forwarded:
             body = _parallel(_nest(work, each), work.choice[name].parallel, name)
             phases.append(Phase(name, body, ahead=name in constant))
     buffers = [
@@ -131,12 +155,31 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
         *(pack.buffer for pack in work.packs.values()),
     ]
     became = meaning(state)
-    program = Program(
+    return Program(
         state.dag.name, tuple(buffers), tuple(phases), None if became is state.dag else became
     )
-    domains = {name: made for name, made in work.domains.items() if name not in work.forwarded}
-    sizes = params(state, domains, target)
-    return Plan(state, choices, sizes, program, constraints(state, sizes, domains, program, target))
+
+
+def _with_dims(program: Program, dims: tuple[Dim, ...]) -> Program:
+    """Return a program with dims: its buffers have room for the largest sizes.
+
+    Raises:
+        LoweringError: the program computes another Dag, whose shapes do not follow the dims.
+    """
+    if program.meaning is not None:
+        raise LoweringError("cannot reformulate a computation with dims; expected numbers")
+    largest: dict[str, Expr] = {one.var.name: Const(one.high) for one in dims}
+
+    def room(buffer: Buffer) -> Buffer:
+        return map_shape(buffer, lambda extent: simplify(substitute(extent, largest), {}))
+
+    def change(stmt: Stmt) -> Stmt:
+        return replace(stmt, buffer=room(stmt.buffer)) if isinstance(stmt, Alloc) else stmt
+
+    sizes = Buffer(SIZES, INDEX, (Const(len(dims)),), Scope.SIZES)
+    buffers = (*map(room, program.buffers), sizes)
+    changed = map_phases(program, lambda body: map_stmt(body, change))
+    return replace(changed, buffers=buffers, dims=dims)
 
 
 def _constants(work: Lowering) -> set[str]:
@@ -151,7 +194,8 @@ def _constants(work: Lowering) -> set[str]:
         tensors = {read.tensor for read in each.reads}
         forward = work.forwards.get(name)  # a stage that stores into an output runs in every call
         place = name if forward is None else forward.copy
-        if tensors and tensors <= constants and place not in dag.outputs:
+        sized = not any(isinstance(n, Dim) for n in extents_of(work.state.stage(name).node))
+        if tensors and tensors <= constants and place not in dag.outputs and sized:
             constants.add(name)
     return constants
 
@@ -186,7 +230,7 @@ def _make_layouts(work: Lowering, constant: set[str]) -> None:
     outputs = set(work.state.dag.outputs)
     for node in work.state.dag.nodes:
         if not isinstance(node, Compute):
-            shape = tuple(Const(n) for n in node.shape)
+            shape = tuple(Const(int(n)) for n in node.shape)
             scope = Scope.INPUT if isinstance(node, Placeholder) else Scope.CONSTANT
             buffer = Buffer(node.name, node.dtype, shape, scope)
             order = tuple(range(len(shape)))
@@ -199,6 +243,8 @@ def _make_layouts(work: Lowering, constant: set[str]) -> None:
             if not isinstance(work.choice[tensor].location, Root):
                 raise LoweringError(f"cannot pack {tensor!r}: it is not computed at root")
             of, ahead = work.state.stage(tensor).node.shape, tensor in constant
+            if any(isinstance(extent, Dim) for extent in of):
+                raise LoweringError(f"cannot pack {tensor!r}: a call decides its sizes")
             work.packs[name, tensor] = pack_of(work.domains[name], tensor, of, ahead, work.target)
 
 

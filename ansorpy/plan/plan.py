@@ -53,7 +53,8 @@ class Size:
 class Plan:
     """A sketch with its structural choices, lowered once for all rows.
 
-    `conditions` are boolean expressions over the sizes; a legal row satisfies all of them.
+    `conditions` are boolean expressions over the sizes; a legal row satisfies all of them. If the
+    Dag has dims, `program` is of the largest sizes: features and limits are taken from it.
     """
 
     state: State
@@ -61,6 +62,7 @@ class Plan:
     sizes: tuple[Size, ...]
     program: Program  # symbolic: mentions the names of `sizes` as variables
     conditions: tuple[Expr, ...] = ()
+    unsized: Program | None = None  # the program with dims, for every size; None without dims
 
     @property
     def smallest_row(self) -> tuple[int, ...]:

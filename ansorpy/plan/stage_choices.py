@@ -26,6 +26,7 @@ from ansorpy.state.state import (
 from ansorpy.target import GpuTarget, Target
 from ansorpy.te.analysis import common_outer
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
+from ansorpy.te.dims import Dim
 
 LANE_AXES = 2  # candidates for the vectorized axis of a tiled stage
 PLACES = 4  # attach points of one stage that are tried
@@ -291,6 +292,7 @@ def _tiled_lanes(
 ) -> list[tuple[str | None, tuple[str, ...]]]:
     operands = tuple(dict.fromkeys(read.tensor for read in work.reads))
     whole = [name for name in operands if not _in_parts(context, name)]
+    whole = [name for name in whole if not _unsized(context, name)]
     order = {name: packable(work, name, _size(context, name)) for name in whole}
     marked = _marked(stage)
     ranked = sorted(
@@ -330,6 +332,11 @@ def _tiled_lanes(
 def _in_parts(context: SketchContext, name: str) -> bool:
     """Return True if a tensor is computed in parts, inside of another stage."""
     return isinstance(context.state.stage(name).location, Attached)
+
+
+def _unsized(context: SketchContext, name: str) -> bool:
+    """Return True if a tensor has dims: a pack would read elements beyond the sizes of a call."""
+    return any(isinstance(extent, Dim) for extent in context.state.stage(name).node.shape)
 
 
 def _as_it_lies(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansorpy.te.build import dag
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
+from ansorpy.te.dims import Dim, dim
 from ansorpy.te.functions import (
     ArgReduction,
     Axes,
@@ -88,6 +89,7 @@ __all__ = [
     "Compute",
     "ConstantTensor",
     "Dag",
+    "Dim",
     "Node",
     "Operand",
     "Placeholder",
@@ -110,6 +112,7 @@ __all__ = [
     "constant",
     "cos",
     "dag",
+    "dim",
     "einsum",
     "elementwise",
     "erf",

@@ -7,6 +7,7 @@ from typing import Final
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import DTYPES
+from ansorpy.te.dims import Dim, plain
 
 _serial: Final = itertools.count()  # makes tokens differ; a token never reaches a Dag
 
@@ -21,7 +22,9 @@ def shape_of(shape: Sequence[int], name: str) -> tuple[int, ...]:
 
 
 def whole(value: int, place: str) -> int:
-    """Return an int from anything that is a whole number; SpecError for the rest."""
+    """Return an int from anything that is a whole number, or a dim; SpecError for the rest."""
+    if isinstance(value, Dim):
+        return plain(value)
     try:
         return operator.index(value)
     except TypeError:

@@ -12,6 +12,7 @@ from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.te.check_basics import Tensors, check_dtypes, check_name, check_shape
 from ansorpy.te.check_compute import ComputeCheck
 from ansorpy.te.dag import Compute, ConstantTensor, Dag, Node, Placeholder
+from ansorpy.te.dims import MOST_DIMS, Dim, dims_of
 from ansorpy.te.limits import LIMITS, DagLimits
 
 __all__ = ["check", "check_node", "check_tasks", "signature"]
@@ -50,6 +51,7 @@ def check(dag: Dag, limits: DagLimits = LIMITS) -> None:
         tensors[node.name] = signature(node)
         if terms > limits.all_terms:
             raise SpecError(f"dag {dag.name!r}: {terms} expression parts, limit {limits.all_terms}")
+    _dims(dag)
     _total_bytes(dag, tensors, limits)
     _outputs(dag)
 
@@ -106,6 +108,38 @@ def _total_bytes(dag: Dag, tensors: Tensors, limits: DagLimits) -> None:
     if constants > limits.constant_bytes:
         raise SpecError(
             f"dag {dag.name!r}: {constants} bytes of constants, limit {limits.constant_bytes}"
+        )
+
+
+def _dims(dag: Dag) -> None:
+    """Refuse two ranges of one dim, weights and constants with dims, and too many dims."""
+    dims = dims_of(dag)
+    for one in dims:
+        others = [other for other in dims if other.name == one.name and other != one]
+        if others:
+            raise SpecError(
+                f"cannot take dag {dag.name!r} because dim {one.name} is {one!r} and {others[0]!r};"
+                " expected one range"
+            )
+    if len(dims) > MOST_DIMS:
+        raise SpecError(f"cannot take {len(dims)} dims in dag {dag.name!r}; expected {MOST_DIMS}")
+    for node in dag.nodes:
+        fixed = isinstance(node, ConstantTensor) or (
+            isinstance(node, Placeholder) and node.constant
+        )
+        for extent in node.shape if fixed else ():
+            if isinstance(extent, Dim):
+                raise SpecError(
+                    f"cannot give the constant {node.name!r} the dim {extent.name} because its"
+                    " values are known before any call; expected a number"
+                )
+    told = {extent for node in dag.placeholders for extent in node.shape}
+    for one in dims:
+        if one in told:
+            continue
+        raise SpecError(
+            f"cannot take dim {one.name} of dag {dag.name!r} because no input has it;"
+            " expected an input whose shape tells its size"
         )
 
 

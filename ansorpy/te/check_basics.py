@@ -5,6 +5,7 @@ from math import prod
 
 from ansorpy.errors import SpecError, quoted
 from ansorpy.expr.dtypes import DTYPES
+from ansorpy.te.dims import Dim
 from ansorpy.te.limits import NAME, DagLimits
 
 Tensors = Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]  # shape and dtypes by node name
@@ -35,7 +36,8 @@ def _count(value: object) -> object:
 
 def check_extent(extent: object, where: str, limits: DagLimits) -> None:
     """Refuse an extent that is not an integer from 1 to the limit."""
-    if type(extent) is not int or not 1 <= extent <= limits.extent:
+    number = extent if isinstance(extent, int) and type(extent) in (int, Dim) else 0
+    if not 1 <= number <= limits.extent:
         raise SpecError(f"{where} is {quoted(extent)}, not an integer 1 to {limits.extent}")
 
 

@@ -27,6 +27,7 @@ from ansorpy.expr.typecheck import TypeCheck
 from ansorpy.te.check_basics import Tensors, check_dtypes, check_extent, check_name, check_shape
 from ansorpy.te.check_ranges import check_ranges
 from ansorpy.te.dag import COMBINERS, Axis, Compute
+from ansorpy.te.dims import Dim
 from ansorpy.te.limits import DagLimits
 
 ARG_COMBINERS: Final = ("argmax", "argmin")
@@ -54,8 +55,10 @@ class ComputeCheck:
         self._types()
         self._attrs()
         ranges = {a.name: (0, a.extent - 1) for a in (*self.node.axes, *self.node.reduce_axes)}
+        axes = (*self.node.axes, *self.node.reduce_axes)
+        dims = {axis.name: axis.extent for axis in axes if isinstance(axis.extent, Dim)}
         for expr in self._exprs:
-            check_ranges(expr, ranges, self.tensors, self.where)
+            check_ranges(expr, ranges, self.tensors, self.where, dims=dims)
         if self.node.combiner in ARG_COMBINERS:
             self._order(ranges)
         return terms

@@ -14,6 +14,7 @@ from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, substitute, variab
 from ansorpy.te.arguments import known_dtype, new_token, shape_of, unique, whole
 from ansorpy.te.broadcast import broadcast_index, broadcast_shape
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Placeholder
+from ansorpy.te.dims import given
 from ansorpy.te.functions import ArgReduction, ReduceAxis, Reduction
 from ansorpy.te.scalar import Draft, Operand, Scalar, lift
 from ansorpy.te.tensor_data import tensor_bytes
@@ -40,7 +41,7 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents."""
-        return self.draft.node.shape
+        return tuple(map(given, self.draft.node.shape))
 
     @property
     def dtype(self) -> str:
@@ -123,7 +124,8 @@ def reduce_axis(bounds: tuple[int, int], name: str = "k") -> ReduceAxis:
         raise SpecError(f"reduce axis {name}: empty range {low} to {high}")
     token = new_token(name)
     at = Var(token) if low == 0 else Binary("add", Var(token), Const(low))
-    return ReduceAxis(at, {}, name=name, extent=high - low, token=token)
+    extent = given(high) if low == 0 else high - low
+    return ReduceAxis(at, {}, name=name, extent=extent, token=token)
 
 
 @overload
@@ -182,6 +184,7 @@ def compute(
     answer = fn(*(Scalar(Var(token)) for token in tokens))
     parts, sources = _bodies(answer, name)
     reduce_axes = answer.axes if isinstance(answer, Reduction | ArgReduction) else ()
+    reduced = [(axis, whole(axis.extent, name)) for axis in reduce_axes]
     final = dict(zip(tokens, names, strict=True))
     for axis in reduce_axes:
         final[axis.token] = unique(axis.name, final.values())
@@ -196,7 +199,7 @@ def compute(
         axes=tuple(map(Axis, names, extents)),
         body=bodies,
         dtypes=tuple(Scalar(body).dtype for body in bodies),
-        reduce_axes=tuple(Axis(final[axis.token], axis.extent) for axis in reduce_axes),
+        reduce_axes=tuple(Axis(final[axis.token], extent) for axis, extent in reduced),
         combiner=answer.combiner if isinstance(answer, Reduction | ArgReduction) else None,
         start=renamed[-1] if has_start else None,
         attrs=Attrs(hints[0], hints[1], hints[2], layouts, flop),

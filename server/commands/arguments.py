@@ -22,7 +22,11 @@ TuneName = Annotated[
 ]
 Cores = Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")]
 Bind = Annotated[
-    list[str] | None, typer.Option(help="K=512 binds a symbol, or a scalar input of a model.")
+    list[str] | None,
+    typer.Option(
+        help="K=512 binds a symbol, or a scalar input of a model. K=1..512 leaves a symbol of a"
+        " text to each call of the kernel, both ends included."
+    ),
 ]
 Allow = Annotated[
     list[str] | None, typer.Option(help="Rules that are used on request only: winograd2.")

@@ -176,7 +176,7 @@ def pointed(message: str, text: str) -> str:
     return f"{message}\n  {line}\n  {'^':>{column - begin + 1}}"
 
 
-def pairs(texts: list[str] | None, option: str, kind: Callable[[str], float]) -> dict[str, Any]:
+def pairs(texts: list[str] | None, option: str, kind: Callable[[str], object]) -> dict[str, Any]:
     """Return NAME=VALUE options as a mapping.
 
     Raises:
@@ -194,6 +194,28 @@ def pairs(texts: list[str] | None, option: str, kind: Callable[[str], float]) ->
                 f"cannot read {option} {text} because of its form; expected NAME={kind.__name__}"
             )
     return numbers
+
+
+def extents(texts: list[str] | None) -> dict[str, int]:
+    """Return NAME=512 and NAME=1..512 options of `--bind` as a mapping; a range makes a dim.
+
+    Raises:
+        SpecError: names the invalid option.
+    """
+    from ansorpy.te.dims import Dim
+
+    found = pairs(texts, "--bind", whole)
+    return {n: Dim(n, *size) if isinstance(size, tuple) else size for n, size in found.items()}
+
+
+def whole(text: str) -> int | tuple[int, int]:
+    """Return an integer, or the ends of the range 1..512.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    low, dots, high = text.partition("..")
+    return (int(low), int(high)) if dots else int(text)
 
 
 def numbers(texts: list[str] | None) -> dict[str, float]:

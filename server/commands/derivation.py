@@ -20,7 +20,7 @@ from ansorpy.server.commands.arguments import (
     TuneName,
     Without,
 )
-from ansorpy.server.commands.common import pairs, read_file, read_settings, read_text, wrong_input
+from ansorpy.server.commands.common import extents, read_file, read_settings, read_text, wrong_input
 from ansorpy.tuner.options.tune_options import default_cores
 
 CORES: Final = default_cores()
@@ -129,7 +129,7 @@ def lower(
         machine = named_target(target, cores)
         rules = find_rules(machine.kind, allow or (), without or (), read_settings().rules_dir)
         steps = None if schedule is None else read_text(schedule)
-        for dag in read_file(file, pairs(bind, "--bind", int)):
+        for dag in read_file(file, extents(bind)):
             candidate = staged(dag, machine, rules, untuned=untuned, schedule=steps)
             for name in wanted:
                 typer.echo(f"# {dag.name}, {name}\n{candidate.text(name)}")
@@ -187,4 +187,4 @@ def derivations(
 
     machine = named_target(target, cores)
     rules = find_rules(machine.kind, allow or (), without or (), read_settings().rules_dir)
-    return [derive(d, machine, rules) for d in read_file(file, pairs(bind, "--bind", int))]
+    return [derive(d, machine, rules) for d in read_file(file, extents(bind))]

@@ -24,14 +24,16 @@ from ansorpy.server.commands.common import (
     NO_SERVICE,
     NOTHING_SURVIVED,
     WRONG_INPUT,
+    extents,
     numbers,
-    pairs,
+    read_file,
     read_source,
     shapes_of,
     stop,
 )
 from ansorpy.server.commands.job_progress import as_line, watcher
 from ansorpy.server.commands.options import takes_options
+from ansorpy.te.dims import Dim
 from ansorpy.tuner.options.tune_options import values
 
 if TYPE_CHECKING:  # imported on first use, because `ansorpy tune` does not need the client
@@ -246,9 +248,11 @@ def _workload(
         raise SpecError(
             f"cannot keep weights of {file} home because it has none; expected an ONNX model"
         )
-    extents = pairs(bind, "--bind", int)
+    sizes = extents(bind)
     text, dag = read_source(file)
-    return {"text": text, "bind": extents} if dag is None else {"dags": (dag,)}
+    if any(isinstance(size, Dim) for size in sizes.values()):
+        return {"dags": read_file(file, sizes)}
+    return {"text": text, "bind": sizes} if dag is None else {"dags": (dag,)}
 
 
 def _json(job: "Job") -> str:

@@ -17,8 +17,8 @@ from ansorpy.server.commands.arguments import AsJson, Bind, Shape, Tuned, TuneNa
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
+    extents,
     nothing_kept,
-    pairs,
     read_file,
     read_settings,
     stop,
@@ -97,7 +97,7 @@ def tune(
             check_profile(profile, machine.names[-1], estimated=False)
             tuning.tune_model(file, options, machine, bind, shape, out, store, as_json, explain_why)
             return
-        dags = read_file(file, pairs(bind, "--bind", int))
+        dags = read_file(file, extents(bind))
         options = replace(options, trials=options.trials_of(len(dags)))
         request = Request.of(options, dags, named_target(target, options.cores), own=own or ())
         check_profile(profile, target, request.estimated)

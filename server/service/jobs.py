@@ -28,6 +28,7 @@ from ansorpy.server.service.limits import RequestLimits, check_dags, check_parts
 from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import dims_of
 from ansorpy.tuner.options.allocation import chosen_dags
 from ansorpy.tuner.options.conflicts import ConflictError, RequestKind, check_conflicts
 from ansorpy.tuner.options.networks import networks_of
@@ -112,7 +113,7 @@ class JobService:
             gpu = request.target.startswith("cuda")
             facts = RequestKind(
                 request.target.partition(":")[0] or "cpu", len(dags), options.cores,
-                model=not dags, estimated=gpu,
+                model=not dags, estimated=gpu, dims=any(map(dims_of, dags)),
             )  # fmt: skip
             check_conflicts(options, facts)
             with naming(space):

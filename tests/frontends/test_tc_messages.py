@@ -26,12 +26,14 @@ WRONG = (
     Wrong(
         "unbound symbol",
         "def f(float(N) A) -> (C) { C(i) = A(i) }",
-        "f.te:1:13: size 'N' has no value; expected a binding, such as N=512",
+        "f.te:1:13: size 'N' has no value; expected a binding, such as N=512, or a"
+        " range, such as N in 1..512",
     ),
     Wrong(
         "unbound symbol in a range",
         "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = 1 where i in 0:N }",
-        "f.te:1:65: size 'N' has no value; expected a binding, such as N=512",
+        "f.te:1:65: size 'N' has no value; expected a binding, such as N=512, or a"
+        " range, such as N in 1..512",
     ),
     Wrong(
         "bind of an unknown symbol",

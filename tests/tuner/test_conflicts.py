@@ -91,6 +91,14 @@ CASES = {
     "with network_targets_s and task_targets_s": Case(
         {"network_targets_s": {"a": 1.0}, "task_targets_s": {"mm": 1.0}}
     ),
+    "with dims for cuda": Case(source="dims", target="cuda:sm_90"),
+    "with dims in mode {mode}": Case(MANUAL, "dims"),
+    "with dims and 0 trials": Case({"trials": 0}, "dims"),
+    "with dims and measurer": Case({"measurer": "mine"}, "dims"),
+    "with dims and space": Case({"space": "mine"}, "dims"),
+    "with dims and program_weights_bytes": Case({"program_weights_bytes": 1}, "dims"),
+    "with dims for throughput": Case(MANY, "dims"),
+    "with dims and own": Case(source="dims", own=True),
     "with own for cuda": Case(target="cuda:sm_90", own=True),
     "with own and 0 trials": Case({"trials": 0}, own=True),
     "a model with own": Case(source="model", own=True),
@@ -98,7 +106,8 @@ CASES = {
     "for throughput with own": Case(MANY, own=True),
 }
 TWO = f"{MM} def nn(float(4) A) -> (B) {{ B(i) = A(i) }}"
-TEXTS = {"task": MM, "tasks": TWO}
+DIMS = "def nn(float(N in 1..4) A) -> (B) { B(i) = A(i) }"
+TEXTS = {"task": MM, "tasks": TWO, "dims": DIMS}
 
 
 def words(row: Conflict, case: Case) -> str:

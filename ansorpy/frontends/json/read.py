@@ -12,6 +12,7 @@ from ansorpy.errors import ShapeError, SpecError, quoted
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
+from ansorpy.te.dims import Dim
 from ansorpy.te.limits import LIMITS
 
 T = TypeVar("T")
@@ -153,7 +154,7 @@ def _node(place: JsonValue, dtypes: dict[str, tuple[str, ...]]) -> Node:
 def _placeholder(place: JsonValue) -> Placeholder:
     keys = place.keys(("kind", "name", "shape", "dtype"), ("constant",))
     constant = keys["constant"].flag() if "constant" in keys else False
-    shape = keys["shape"].items(JsonValue.whole, LIMITS.rank)
+    shape = keys["shape"].items(_extent, LIMITS.rank)
     return Placeholder(keys["name"].text(), shape, keys["dtype"].text(), constant)
 
 
@@ -165,7 +166,7 @@ def _constant(place: JsonValue) -> ConstantTensor:
     except (ValueError, binascii.Error):
         path = f"{place.path}.data"
         raise ShapeError(f"{path} is not base64", path, "value", "base64") from None
-    shape = keys["shape"].items(JsonValue.whole, LIMITS.rank)
+    shape = keys["shape"].items(_extent, LIMITS.rank)
     return ConstantTensor(keys["name"].text(), shape, keys["dtype"].text(), data)
 
 
@@ -187,11 +188,25 @@ def _compute(place: JsonValue, dtypes: Mapping[str, tuple[str, ...]]) -> Compute
     )
 
 
+def _extent(place: JsonValue) -> int:
+    """Return an integer, or the dim of {"dim": name, "low": least, "high": largest}."""
+    if not place.has("dim"):
+        return place.whole()
+    keys = place.keys(("dim", "low", "high"))
+    try:
+        return Dim(keys["dim"].text(), keys["low"].whole(), keys["high"].whole())
+    except ShapeError:
+        raise
+    except SpecError as error:
+        message = f"{place.path}: {error}"
+        raise ShapeError(message, place.path, "value", "a name and a range of integers") from None
+
+
 def _axis(place: JsonValue) -> Axis:
     parts = place.items(lambda part: part, 2)
     if len(parts) != 2:
         place.refuse("a name and an extent")
-    return Axis(parts[0].text(), parts[1].whole())
+    return Axis(parts[0].text(), _extent(parts[1]))
 
 
 def _attrs(place: JsonValue) -> Attrs:

@@ -151,13 +151,23 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranged:
+    """`name in low..high` in the shape of a parameter: a size that each call decides."""
+
+    name: Name
+    low: Term
+    high: Term
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
-    """`const dtype(dims) name`."""
+    """`const dtype(dims) name`; `ranges` has the ranges that stand in the shape."""
 
     name: Name
     dtype: Name
     dims: tuple[Term, ...]
     constant: bool
+    ranges: tuple[Ranged, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from ansorpy.frontends.tc.terms import ARGS, RESERVED, NameScope, Source
 from ansorpy.frontends.tc.updates import UPDATES
 from ansorpy.te.check_basics import Tensors
 from ansorpy.te.dag import Attrs, Axis, Compute
+from ansorpy.te.dims import Dim
 
 COMBINERS: Final[Mapping[str, str]] = {"+": "sum", "*": "prod", "max": "max", "min": "min"}
 COMBINE: Final[Mapping[str, str]] = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
@@ -159,6 +160,12 @@ class Meaning:
         extents = self._extents(reduced, (body,))
         index: Expr = Var(reduced[0])
         for name in reduced[1:]:
+            inner = extents[name]
+            if isinstance(inner, Dim):
+                raise value.at.error(
+                    f"cannot number the elements along {name!r} because its extent is {inner!r};"
+                    f" expected it as the first axis of {value.name}"
+                )
             index = Binary("add", Binary("mul", index, Const(extents[name])), Var(name))
         return self._node((body, index), reduced, extents, value.name)
 

@@ -2,7 +2,8 @@
 
     file       def+
     def        'def' NAME '(' [param {',' param}] ')' '->' '(' output {',' output} ')' '{' stmt* '}'
-    param      ['const'] DTYPE ['(' [term {',' term}] ')'] NAME
+    param      ['const'] DTYPE ['(' [extent {',' extent}] ')'] NAME
+    extent     term | NAME 'in' term '..' term
     output     [DTYPE ['(' [term {',' term}] ')']] NAME
     stmt       target ASSIGN term ['where' range {',' range}] ['with' hint {',' hint}] [';']
     target     NAME '(' [NAME {',' NAME}] ')'  |  '(' NAME ',' NAME ')' '(' [NAME {...}] ')'
@@ -30,6 +31,7 @@ from ansorpy.frontends.tc.ast import (
     Name,
     Number,
     Parameter,
+    Ranged,
     Statement,
     Term,
     Unary,
@@ -103,10 +105,20 @@ class _Parser:
     def parameter(self) -> Parameter:
         constant = self.accept("const")
         dtype = self.name("the dtype of a parameter")
-        dims: tuple[Term, ...] = ()
+        dims: tuple[Term | Ranged, ...] = ()
         if self.token.text == "(":
-            dims = self.listed(self.term)
-        return Parameter(self.name("the name of a parameter"), dtype, dims, constant)
+            dims = self.listed(self.extent)
+        terms = tuple(one.name if isinstance(one, Ranged) else one for one in dims)
+        ranges = tuple(one for one in dims if isinstance(one, Ranged))
+        return Parameter(self.name("the name of a parameter"), dtype, terms, constant, ranges)
+
+    def extent(self) -> "Term | Ranged":
+        term = self.term()
+        if not isinstance(term, Name) or not self.accept("in"):
+            return term
+        low = self.binary(PRECEDENCE["+"])
+        self.expect("..", "the range of a size is written 'N in 1..512', both ends included")
+        return Ranged(term, low, self.binary(PRECEDENCE["+"]))
 
     def output(self) -> Declared:
         first = self.name("an output")

@@ -17,6 +17,7 @@ from ansorpy.expr.affine import Form, form
 from ansorpy.expr.bounds import bounds_of_form
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Select, Var, children, variables
 from ansorpy.te.check_basics import Tensors
+from ansorpy.te.dims import Dim
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
 
@@ -58,7 +59,9 @@ def infer_extents(
                 (name,) = unknown
                 extent = _extent(use, name, extents)
                 if extent is not None:
-                    fresh[name] = min(extent, fresh.get(name, extent))
+                    # Of equal numbers the dim: it is at most that.
+                    both = (fresh.get(name, extent), extent)
+                    fresh[name] = min(both, key=lambda one: (int(one), not isinstance(one, Dim)))
         if not fresh:
             return extents
         extents |= fresh
@@ -83,7 +86,9 @@ def _uses(expr: Expr, tensors: Tensors, guarded: frozenset[str]) -> Iterator[Use
 
 def _extent(use: Use, name: str, known: Mapping[str, int]) -> int | None:
     """Return the extent of `name` for `0 <= index < extent`; None if the index is not linear."""
-    of, extent = _unfloored(form(use.index), use.extent)
+    if isinstance(use.extent, Dim) and use.index == Var(name):
+        return use.extent
+    of, extent = _unfloored(form(use.index), int(use.extent))
     coef = of.terms.get(Var(name), 0)
     rest = of.plus(Form(0, {Var(name): 1}), -coef)
     if not coef or any(name in variables(atom) for atom in rest.terms):

@@ -33,6 +33,7 @@ from ansorpy.frontends.tc.ast import (
     written,
 )
 from ansorpy.frontends.tc.lexer import At
+from ansorpy.te.dims import Dim
 from ansorpy.te.functions import sign
 from ansorpy.te.scalar import Scalar
 
@@ -139,15 +140,23 @@ class NameScope:
             case Name(name=name, at=at):
                 if name not in self.sizes:
                     raise at.error(
-                        f"size {name!r} has no value; expected a binding, such as {name}=512"
+                        f"size {name!r} has no value; expected a binding, such as {name}=512,"
+                        f" or a range, such as {name} in 1..512"
                     )
                 return self.sizes[name]
             case Unary(op="-", a=a):
-                return -self.number(a)
+                return -self._known(a)
             case Infix(op="+" | "-" | "*" | "/" | "%" as op, a=a, b=b, at=at):
-                return _arithmetic(op, self.number(a), self.number(b), at)
+                return _arithmetic(op, self._known(a), self._known(b), at)
             case _:
                 raise start(term).error(f"{shown(written(term))} is not a whole number")
+
+    def _known(self, term: Term) -> int:
+        """Return the value of a term, which arithmetic takes: no dim."""
+        value = self.number(term)
+        if isinstance(value, Dim):
+            raise start(term).error(_unknown_size(value))
+        return value
 
     def is_weak(self, term: Term) -> bool:
         """Return whether a term has literals and sizes only, so that its context types it."""
@@ -186,7 +195,10 @@ class NameScope:
         if name in self.tensors:
             return self._read(Apply(name, (), term.at))
         if name in self.sizes:
-            return self._literal(self.sizes[name], want, term.at)
+            size = self.sizes[name]
+            if isinstance(size, Dim):
+                raise term.at.error(_unknown_size(size))
+            return self._literal(size, want, term.at)
         if name in VALUES:
             return self._literal(VALUES[name], want, term.at)
         if name in RESERVED or name in self.later:
@@ -283,6 +295,13 @@ class NameScope:
                 f"{right.dtype}: write a cast, such as {_cast(left.dtype)}({written(b)})"
             )
         return left, right
+
+
+def _unknown_size(dim: Dim) -> str:
+    return (
+        f"cannot compute with {dim.name} ({dim!r}) because only a call knows its size; expected it"
+        " as a whole extent"
+    )
 
 
 def _cast(dtype: str) -> str:

@@ -11,7 +11,16 @@ from itertools import pairwise
 
 from ansorpy.errors import SpecError, quoted
 from ansorpy.expr.expr import Read, Var
-from ansorpy.frontends.tc.ast import Declared, Def, Name, Parameter, Statement, Term, all_terms
+from ansorpy.frontends.tc.ast import (
+    Declared,
+    Def,
+    Name,
+    Parameter,
+    Ranged,
+    Statement,
+    Term,
+    all_terms,
+)
 from ansorpy.frontends.tc.lexer import At
 from ansorpy.frontends.tc.lower import Meaning
 from ansorpy.frontends.tc.parser import definitions
@@ -19,6 +28,7 @@ from ansorpy.frontends.tc.terms import DTYPE_NAMES, RESERVED, NameScope, Source
 from ansorpy.frontends.tc.updates import UPDATES, start_values
 from ansorpy.te.check import check, check_node, signature
 from ansorpy.te.dag import Axis, Compute, Dag, Node, Placeholder
+from ansorpy.te.dims import Dim, plain
 from ansorpy.te.limits import LIMITS, NAME
 
 
@@ -34,7 +44,7 @@ def parse(
     Raises:
         SpecError: `source:line:column: ` and the mistake.
     """
-    sizes = dict(bind or {})
+    sizes = {n: plain(size) if isinstance(size, Dim) else size for n, size in (bind or {}).items()}
     _check_bind(sizes)
     defs = definitions(text, source)
     seen: set[str] = set()
@@ -54,6 +64,8 @@ def _check_bind(sizes: Mapping[str, int]) -> None:
     for name, value in sizes.items():
         if not NAME.fullmatch(name) or name in RESERVED:
             raise SpecError(f"bind: {quoted(name)} is not a name for a size")
+        if isinstance(value, Dim):
+            continue
         if type(value) is not int or not 1 <= value <= LIMITS.extent:
             raise SpecError(f"bind: {name} is {quoted(value)}, not an integer 1 to {LIMITS.extent}")
 
@@ -62,6 +74,9 @@ def _terms(definition: Def) -> Iterator[Term]:
     for parameter in definition.parameters:
         for dim in parameter.dims:
             yield from all_terms(dim)
+        for ranged in parameter.ranges:
+            yield from all_terms(ranged.low)
+            yield from all_terms(ranged.high)
     for output in definition.outputs:
         for dim in output.dims:
             yield from all_terms(dim)
@@ -92,13 +107,16 @@ class _Definition:
     """Works through one definition, top to bottom."""
 
     definition: Def
-    bind: Mapping[str, int]
+    bind: dict[str, int]  # sizes; ranges in the text add dims
     nodes: list[Node] = field(default_factory=list)
     tensors: dict[str, Source] = field(default_factory=dict)  # by name in the text
     shapes: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = field(default_factory=dict)
     pairs: dict[str, tuple[str, str]] = field(default_factory=dict)  # argmax: targets by node
     values: dict[str, Name] = field(default_factory=dict)  # target of a statement by node
     declared: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.given, self.bind = frozenset(self.bind), dict(self.bind)
 
     def dag(self) -> Dag:
         """Return the checked Dag."""
@@ -123,11 +141,25 @@ class _Definition:
     def parameter(self, parameter: Parameter) -> None:
         """Add an input."""
         name = parameter.name
+        for ranged in parameter.ranges:
+            self.range(ranged)
         dtype, shape = self.type(parameter.dtype, parameter.dims)
         self.fresh(name)
         node = Placeholder(name.name, shape, dtype, parameter.constant)
         self.add(node, name.at)
         self.tensors[name.name] = Source(name.name, shape, node.dtype)
+
+    def range(self, ranged: Ranged) -> None:
+        """Make a size that each call decides known; a binding is a value or another range of it."""
+        name, at = ranged.name.name, ranged.name.at
+        if name in self.bind:
+            held = self.bind[name]
+            if isinstance(held, Dim) and name not in self.given:
+                raise at.error(f"{name!r} has a range already; expected its name alone")
+            return
+        scope = NameScope({}, self.bind, frozenset(), frozenset())
+        low, high = scope.number(ranged.low), scope.number(ranged.high)
+        _at(at, lambda: self.bind.update({name: Dim(name, low, high)}))
 
     def type(self, dtype: Name, dims: tuple[Term, ...]) -> tuple[str, tuple[int, ...]]:
         """Return the dtype and the shape that `dtype(dims)` says."""

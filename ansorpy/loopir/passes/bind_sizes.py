@@ -39,7 +39,7 @@ def bind_sizes(program: Program, values: Mapping[str, int]) -> Program:
     Raises:
         LoweringError: a shape still mentions a variable.
     """
-    scope = SimplifyScope(values)
+    scope = SimplifyScope(values, program.ranges)
     phases = []
     for phase in program.phases:
         body = _fold(phase.body, scope)

@@ -48,15 +48,15 @@ def drop_masks(program: Program) -> Program:
         tiles = frozenset(a.buffer.name for a in allocs if a.buffer.scope is Scope.REGISTER)
         if not tiles:
             return body
-        loops = _ranges(body)
+        loops = _ranges(body, program.ranges)
         return map_stmt(body, lambda part: _unobserved(part, tiles, loops))
 
     return map_phases(program, change)
 
 
-def _ranges(body: Stmt) -> dict[str, Interval]:
-    """Return the range of every loop variable of a phase; loops of one name are merged."""
-    ranges: dict[str, Interval] = {}
+def _ranges(body: Stmt, dims: Mapping[str, Interval]) -> dict[str, Interval]:
+    """Return the range of every variable of a phase; loops of one name are merged."""
+    ranges = dict(dims)
     for part in walk_stmt(body):
         if isinstance(part, For):
             _, most = bounds(part.extent, ranges)

@@ -6,6 +6,7 @@ for i in 4 parallel: for j in min(3, 10 - 3 i) parallel: body
 for i in 8192 parallel: body    ->  for t in 256 parallel: for i in 32: body, with 32 t + i for i
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -26,10 +27,10 @@ def normalize_parallel(program: Program, most: int = MOST) -> Program:
                  their iterations are at most `most` if a divisor of the innermost extent allows it.
     Not handled  more iterations than `most` in the outer loops, or of a prime innermost extent.
     """
-    return map_phases(program, lambda body: _grouped(_tasks(body, {}, None), 1, most))
+    return map_phases(program, lambda body: _grouped(_tasks(body, program.ranges, None), 1, most))
 
 
-def _tasks(stmt: Stmt, ranges: dict[str, Interval], guard: Expr | None) -> Stmt:
+def _tasks(stmt: Stmt, ranges: Mapping[str, Interval], guard: Expr | None) -> Stmt:
     if not isinstance(stmt, For) or stmt.kind is not LoopKind.PARALLEL:
         return stmt if guard is None else If(guard, stmt)
     most = bounds(stmt.extent, ranges)[1]

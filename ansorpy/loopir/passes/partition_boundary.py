@@ -27,7 +27,7 @@ def partition_boundary(program: Program) -> Program:
                  are decided.
     Not handled  reduce loops, see `unroll`.
     """
-    return map_phases(program, lambda body: _border(body, {}, DEPTH))
+    return map_phases(program, lambda body: _border(body, program.ranges, DEPTH))
 
 
 def _border(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:

@@ -29,7 +29,7 @@ def peel(program: Program) -> Program:
                  becomes a mask; a GROUP loop may have an open extent.
     Not handled  more than DEPTH axes with tails: their loops become serial.
     """
-    return map_phases(program, lambda body: _settle(_peel(body, {}, DEPTH)))
+    return map_phases(program, lambda body: _settle(_peel(body, program.ranges, DEPTH)))
 
 
 def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:

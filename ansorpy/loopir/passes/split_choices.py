@@ -32,7 +32,7 @@ def split_choices(program: Program) -> Program:
     Not handled  parallel loops; reduce loops, whose accumulators are one loop's; choices by values
                  of tensors; Selects of a tensor or a number (padding), see `partition_boundary`.
     """
-    return map_phases(program, lambda body: _divided(body, {}, MOST_PARTS))
+    return map_phases(program, lambda body: _divided(body, program.ranges, MOST_PARTS))
 
 
 def _divided(stmt: Stmt, ranges: Mapping[str, Interval], most: int) -> Stmt:

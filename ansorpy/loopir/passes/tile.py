@@ -65,8 +65,8 @@ def tile(program: Program, target: Target) -> Program:
     def tiled(body: Stmt) -> Stmt:
         longest: dict[str, int] = {}
         if isinstance(target, GpuTarget):
-            _collect_longest(body, {}, longest)
-        return _tile(body, _Tiling(program.by_name, target, longest), {})
+            _collect_longest(body, program.ranges, longest)
+        return _tile(body, _Tiling(program.by_name, target, longest), program.ranges)
 
     return map_phases(program, tiled)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.workplace import workplace
-from ansorpy.measure.verify.cases import Case
+from ansorpy.measure.verify.cases import Case, timed_cases
 from ansorpy.measure.verify.check import compare
 from ansorpy.measure.verify.inputs import Array
 from ansorpy.measure.workers.worker_main import watch
@@ -23,7 +23,7 @@ KERNEL_FILE: Final = "kernel.py"
 
 @dataclass(frozen=True)
 class CallJob:
-    """Import the file and run the first case of a folder through it."""
+    """Import the file and run the cases of a folder that are timed through it."""
 
     file: str
     folder: str
@@ -37,15 +37,16 @@ def call(job: CallJob) -> Failed | float:
     Run it in a fresh process: numba starts threads, and imported modules stay.
     """
     watch(f"a call of {KERNEL_FILE}")
-    case = workplace(job.folder).cases[0]
     begin_s = time.perf_counter()
     module = imported(Path(job.file))
-    found = module.run(*(np.array(case.inputs[name]) for name in module.INPUTS))
-    seconds = time.perf_counter() - begin_s
-    results = found if isinstance(found, tuple) else (found,)
-    wrong = unequal(case, module.OUTPUTS, results)
-    if wrong is not None:
-        return Failed("wrong", f"{KERNEL_FILE}, {case.name} inputs: {wrong}")
+    seconds = 0.0
+    for case in timed_cases(workplace(job.folder).cases):
+        found = module.run(*(np.array(case.inputs[name]) for name in module.INPUTS))
+        seconds = seconds or time.perf_counter() - begin_s
+        results = found if isinstance(found, tuple) else (found,)
+        wrong = unequal(case, module.OUTPUTS, results)
+        if wrong is not None:
+            return Failed("wrong", f"{KERNEL_FILE}, {case.name} inputs: {wrong}")
     return seconds
 
 

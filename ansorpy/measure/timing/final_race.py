@@ -25,6 +25,7 @@ from ansorpy.measure.workers.failure_kinds import failed_run
 from ansorpy.measure.workers.replies import Reply, Returned
 from ansorpy.measure.workers.worker import Worker
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import dims_of
 
 OWN_CHECK: Final = "ansorpy.measure.timing.own_kernel:check"
 BENCHMARK: Final = "ansorpy.measure.timing.paired_benchmark:benchmark"
@@ -139,7 +140,8 @@ def _checked_own(
 def checked_libraries(slot: LocalSlot, dag: Dag, late: Callable[[], bool]) -> CheckedLibraries:
     """Return the installed libraries after a check of each; once it is late, none is checked."""
     guests, failed, slow = dict[str, PlacedKernel](), dict[str, Failed](), set[str]()
-    for version, library in peers_of(dag, slot.workers.threads).items():
+    peers = {} if dims_of(dag) else peers_of(dag, slot.workers.threads)
+    for version, library in peers.items():
         name, begin_s = f"{PEER}{version}", time.monotonic()
         if slot.settings.sampling.cores:
             checked: PlacedKernel | Failed = Failed("build", NO_COPIES)

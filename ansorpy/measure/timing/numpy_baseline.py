@@ -18,6 +18,7 @@ from ansorpy.measure.timing.slices import slice_of
 from ansorpy.measure.verify.inputs import Array, Inputs, constants
 from ansorpy.oracle.numeric import BINARY
 from ansorpy.te.dag import Compute, Dag
+from ansorpy.te.dims import widest
 
 MAX_POINTS: Final = 1 << 24  # points of a reduction whose whole body is in memory
 
@@ -42,7 +43,11 @@ _REDUCE: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def numpy_call(dag: Dag) -> Callable[[Inputs], tuple[Array, ...]] | None:
-    """Return a function of the inputs (by name; constants are known), None if NumPy has none."""
+    """Return a function of the inputs (by name; constants are known), None if NumPy has none.
+
+    With dims, it takes the largest sizes.
+    """
+    dag = widest(dag)
     steps: list[tuple[Compute, _Step]] = []
     shapes = {node.name: node.shape for node in dag.nodes}
     for node in dag.computes:

@@ -8,14 +8,17 @@ from typing import Final
 
 from ansorpy.measure.backend import MachineCode, backend
 from ansorpy.measure.timing.cold_weights import affordable, copies, in_turns
+from ansorpy.measure.timing.each_size import EachSize
 from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.numpy_baseline import numpy_call
 from ansorpy.measure.timing.own_kernel import PEER, PlacedKernel, arguments, timed_call
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.workplace import BoundKernel, Workplace, workplace
+from ansorpy.measure.verify.cases import Case, timed_cases
 from ansorpy.measure.verify.inputs import Inputs
 from ansorpy.measure.workers.worker_main import watch
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import at_sizes, dims_of
 
 NUMPY: Final = "numpy"
 NUMPY_PHASE: Final = "the NumPy baseline"
@@ -57,8 +60,7 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
     for name, built in job.kernels:
         loaded = backend(job.backend).load(built)
         cold = affordable(job.sampling.cold_bytes, len(job.kernels))
-        case, cores = place.cases[0], job.sampling.cores
-        kernels.append(place.bind(loaded, built, case, job.threads, cold, cores))
+        kernels.append(place.bind_timed(loaded, built, job.threads, cold, job.sampling.cores))
         calls[name] = kernels[-1].call
 
     libraries = [name for name in calls if name.startswith(PEER)]
@@ -86,9 +88,15 @@ def _warm(call: Callable[[], object]) -> None:
 
 
 def numpy_turns(job: BenchmarkJob, place: Workplace) -> Callable[[], object]:
-    """Return NumPy's evaluation of the first case, which goes round copies of weights, too."""
+    """Return NumPy's evaluation of the timed cases, which goes round copies of weights, too."""
+    calls = [_numpy_turns(job, place, case) for case in timed_cases(place.cases)]
+    return calls[0] if len(calls) == 1 else EachSize(calls)
+
+
+def _numpy_turns(job: BenchmarkJob, place: Workplace, case: Case) -> Callable[[], object]:
     assert job.numpy is not None
-    function, case = numpy_call(job.numpy), place.cases[0]
+    dims = [one.name for one in dims_of(job.numpy)]
+    function = numpy_call(at_sizes(job.numpy, dict(zip(dims, case.sizes, strict=True))))
     assert function is not None
     arrays = {**case.inputs, **place.constants}
     given = dict(zip(arrays, arguments(arrays, list(arrays)), strict=True))

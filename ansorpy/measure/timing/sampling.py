@@ -13,6 +13,7 @@ from math import ceil, inf
 from typing import Final
 
 from ansorpy.measure.backend import TimedCall
+from ansorpy.measure.timing.each_size import EachSize
 from ansorpy.measure.timing.side_by_side import SideBySide
 
 Call = Callable[[], object]
@@ -71,7 +72,8 @@ def sample(
     for _ in range(loops):
         call()
     seconds = clock() - start
-    return seconds / loops, seconds >= options.calm_s or switches() == before
+    calls = loops * (len(call.calls) if isinstance(call, EachSize) else 1)
+    return seconds / calls, seconds >= options.calm_s or switches() == before
 
 
 def time_call(

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -65,8 +65,8 @@ def trial(job: Trial) -> Measured | Failed:
     watch("time")
     start = time.perf_counter()
     place = workplace(job.folder)
-    bound = place.bind(
-        loaded, job.built, place.cases[0], cold_bytes=affordable(job.sampling.cold_bytes, KERNELS)
+    bound = place.bind_timed(
+        loaded, job.built, cold_bytes=affordable(job.sampling.cold_bytes, KERNELS)
     )
     measured = _timed(bound.call, job)
     run_s = time.perf_counter() - start
@@ -93,6 +93,8 @@ def time_parallel(job: Trial) -> Measured | Failed:
     if failed is not None:
         return failed
     check_s = time.perf_counter() - start
+    if first.sizes:
+        bound = workplace(job.folder).bind_timed(loaded, job.built, job.threads)
     watch("time in parallel")
     start = time.perf_counter()
     measured = _timed(bound.call, job)
@@ -125,7 +127,7 @@ def _reference(job: Trial, built: MachineCode, usual_s: float) -> Reference:
         loaded = backend(job.backend).load(built)
         cold = affordable(job.sampling.cold_bytes, KERNELS)
         cores = job.sampling.cores
-        bound = place.bind(loaded, built, place.cases[0], job.threads, cold, cores)
+        bound = place.bind_timed(loaded, built, job.threads, cold, cores)
         place.references.clear()
         place.references[built] = Reference(bound.call, usual_s), bound
     return place.references[built][0]
@@ -163,7 +165,9 @@ def _errors(job: Trial) -> tuple[float, ...]:
     bound.call()
     errors = []
     for one in place.cases[0].expected:
-        got = decode(bound.memory.array(one.name), one.dtype).astype(np.float64)
+        region: Any = (*place.cases[0].part(one.name), ...)
+        stored = bound.memory.array(one.name)[region]
+        got = decode(stored, one.dtype).astype(np.float64)
         with np.errstate(invalid="ignore"):
             apart = np.abs(got - one.value)
         errors.append(float(np.max(apart, initial=0.0, where=np.isfinite(apart))))

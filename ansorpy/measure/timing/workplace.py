@@ -11,8 +11,9 @@ from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.backend import CallableCode, MachineCode, TimedCall
 from ansorpy.measure.timing.cold_weights import copied, copies, in_turns
 from ansorpy.measure.timing.drift import Reference
+from ansorpy.measure.timing.each_size import EachSize
 from ansorpy.measure.timing.side_by_side import SideBySide, on_core
-from ansorpy.measure.verify.cases import Case, load_cases
+from ansorpy.measure.verify.cases import Case, load_cases, timed_cases
 from ansorpy.measure.verify.guard_pages import GuardedBuffers, aligned_empty, poison
 from ansorpy.measure.verify.inputs import Array, Inputs
 from ansorpy.te.tensor_data import storage
@@ -107,6 +108,31 @@ class Workplace:
             calls.append(bind([arrays[name].ctypes.data for name in memory.buffers]))
         return BoundKernel(in_turns(calls), memory, made)
 
+    def bind_timed(
+        self,
+        code: CallableCode,
+        built: MachineCode,
+        threads: int = 1,
+        cold_bytes: int = 0,
+        cores: Sequence[int] = (),
+    ) -> BoundKernel:
+        """Return a kernel as it is timed: on the first case, or at all sizes of its dims."""
+        first, *others = timed_cases(self.cases)
+        if not others:
+            return self.bind(code, built, first, threads, cold_bytes, cores)
+        memory = self.memory(built.buffers, first)
+        code.run_ahead(memory.addresses)
+        calls = []
+        for case in (first, *others):
+            changed = {
+                buffer.name: self._array(buffer, case)
+                for buffer in built.buffers
+                if buffer.scope in (Scope.INPUT, Scope.SIZES)
+            }
+            at = [array.ctypes.data for array in (memory.arrays | changed).values()]
+            calls.append(code.bind_parallel(at, threads) if threads > 1 else code.bind(at))
+        return BoundKernel(EachSize(calls), memory)
+
     def clear(self) -> None:
         """Free all memory."""
         self.guarded.clear()
@@ -114,15 +140,16 @@ class Workplace:
         self.references.clear()
 
     def _array(self, buffer: Buffer, case: Case) -> Array:
-        given = {Scope.INPUT: case.inputs, Scope.CONSTANT: self.constants}.get(buffer.scope)
-        key = (buffer, case.name if given is case.inputs else "")
+        of_call = buffer.scope in (Scope.INPUT, Scope.SIZES)
+        given = case.given if of_call else {Scope.CONSTANT: self.constants}.get(buffer.scope)
+        key = (buffer, case.name if of_call else "")
         array = self.arrays.get(key)
         if array is None:
             shape = buffer.extents
             line = 0 if given is not None else WRITTEN_LINE
             array = aligned_empty(prod(shape), storage(buffer.dtype), line).reshape(shape)
             if given is not None:
-                array[...] = given[buffer.name]
+                array[case.part(buffer.name)] = given[buffer.name]
             if buffer.scope is not Scope.GLOBAL:  # a global buffer belongs to one kernel
                 self.arrays[key] = array
         if given is None:

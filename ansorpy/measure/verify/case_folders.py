@@ -6,7 +6,7 @@ A thread computes the first case beside other work, and all others once they are
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from shutil import rmtree
 
@@ -15,6 +15,7 @@ from ansorpy.measure.verify.cases import Case, each_case, load_cases, save_cases
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import timed_sizes
 
 
 class CaseFolders:
@@ -25,7 +26,8 @@ class CaseFolders:
         self._whole = sealed.folder()
         self._cases: Iterator[Case] = each_case(dag, seed, edges)
         self._thread = ThreadPoolExecutor(1, "reference")
-        self._first: Future[Case] | None = self._thread.submit(next, self._cases)
+        self._timed_count = len(timed_sizes(dag))
+        self._first: Future[tuple[Case, ...]] | None = self._thread.submit(self._timed)
         self._others: Future[list[Case]] | None = None
         self._closed = False
         self._filled: set[Path] = set()
@@ -33,24 +35,27 @@ class CaseFolders:
         self._reformulated: dict[tuple[Path, Dag], Path] = {}
 
     def first(self) -> Path:
-        """Return the folder of the first case; wait until it is computed.
+        """Return the folder of the cases that are timed; wait until they are computed.
 
         Raises:
             SpecError: an element outside a tensor is read.
         """
         if self._single is None:
-            first = self._first_case()
+            first = self._first_cases()
             self._single = self._sealed.folder()
-            self._save((first,), self._single)
+            self._save(first, self._single)
         return self._single
 
-    def _first_case(self) -> Case:
-        """Return the first case; once a folder has it, its arrays are mapped files."""
+    def _timed(self) -> tuple[Case, ...]:
+        return tuple(islice(self._cases, self._timed_count))
+
+    def _first_cases(self) -> tuple[Case, ...]:
+        """Return the cases that are timed, whose arrays are mapped once a folder has them."""
         if self._first is not None:
             return self._first.result()
         folder = next(iter(self._filled))
         self._sealed.check(folder)
-        return load_cases(folder)[0][0]
+        return load_cases(folder)[0][: self._timed_count]
 
     def begin_others(self) -> None:
         """Start to compute all other cases beside other work; return at once."""
@@ -68,7 +73,7 @@ class CaseFolders:
             self.begin_others()
             assert self._others is not None
             others = self._others.result()
-            self._save((self._first_case(), *others), self._whole)
+            self._save((*self._first_cases(), *others), self._whole)
             others.clear()  # the files have them
         return self._whole
 

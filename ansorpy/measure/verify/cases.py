@@ -7,15 +7,17 @@ zero, and NaNs. References are computed once per task (`each_case`), kept as fil
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from ansorpy.expr.dtypes import FLOATS
+from ansorpy.loopir.nodes import SIZES
 from ansorpy.measure.sandbox.seals import Seal, create
 from ansorpy.measure.verify import inputs as make
 from ansorpy.measure.verify.accept import AcceptInterval, accept_interval
@@ -26,9 +28,11 @@ from ansorpy.measure.verify.nans import hands_nans_on
 from ansorpy.oracle.error_bounds import allowed
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.dag import Compute, Dag
+from ansorpy.te.dims import at_sizes, dims_of, timed_sizes
 
 LONG_SUM: Final = 64  # terms of a sum, above which its worst-case bound hides a coarse operand
 INDEX_FILE: Final = "cases.json"
+MORE_SIZES: Final = 6  # random sizes of dims that are checked beside those that are timed
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,19 @@ class Case:
     side: Side = "right"
     constant: tuple[str, ...] = ()  # inputs that are known before the call
     nans: bool = False  # an element that is NaN in the reference must be NaN in the kernel
+    sizes: tuple[int, ...] = ()  # one per dim, in order
+    timed: bool = False  # kernels are timed on it; the first case is in any case
+
+    @property
+    def given(self) -> Inputs:
+        """The arrays that a call takes: inputs, and the sizes of dims."""
+        sizes = {SIZES: np.array(self.sizes, np.int64)} if self.sizes else {}
+        return {**self.inputs, **sizes}
+
+    def part(self, name: str) -> tuple[slice, ...]:
+        """Return the region of a buffer for which the case has elements; () for all of it."""
+        arrays = {**self.inputs, **{one.name: one.value for one in self.expected}}
+        return tuple(map(slice, arrays[name].shape)) if name in arrays and self.sizes else ()
 
 
 def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
@@ -65,8 +82,11 @@ def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
 def each_case(dag: Dag, seed: int, edges: bool = True) -> Iterator[Case]:
     """Yield the cases of a Dag with their references, computed one by one: the costly part.
 
-    Dense random numbers are first.
+    Dense random numbers are first; with dims, for each of `timed_sizes`.
     """
+    if dims_of(dag):
+        yield from _each_size(dag, seed, edges)
+        return
     dense, narrow, edge, sparse, nan = np.random.default_rng(seed).spawn(5)
     first = _dense_case(dag, dense)
     yield first
@@ -86,6 +106,33 @@ def each_case(dag: Dag, seed: int, edges: bool = True) -> Iterator[Case]:
         if hands_nans_on(dag) and _all_known(first):
             spoiled = make.with_nans(dag, first.inputs, nan)
             yield case_of(dag, "NaN", spoiled, nans=True)
+
+
+def _each_size(dag: Dag, seed: int, edges: bool) -> Iterator[Case]:
+    """Yield cases with dims: dense ones to time, all at the ends, and dense ones in between."""
+    rng = np.random.default_rng(seed)
+
+    def sized(case: Case, sizes: Mapping[str, int], timed: bool = False) -> Case:
+        at = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        return replace(case, name=f"{case.name} ({at})", sizes=tuple(sizes.values()), timed=timed)
+
+    timed = timed_sizes(dag)
+    for sizes in timed:
+        yield sized(_dense_case(at_sizes(dag, sizes), rng), sizes, timed=True)
+    for sizes in (timed[0], timed[-1]):
+        others = each_case(at_sizes(dag, sizes), seed, edges)
+        yield from (sized(case, sizes) for case in islice(others, 1, None))
+    done = list(timed)
+    for _ in range(MORE_SIZES):
+        sizes = {one.name: int(rng.integers(one.low, one.high + 1)) for one in dims_of(dag)}
+        if sizes not in done:
+            done.append(sizes)
+            yield sized(_dense_case(at_sizes(dag, sizes), rng), sizes)
+
+
+def timed_cases(cases: Sequence[Case]) -> Sequence[Case]:
+    """Return the cases that kernels are timed on."""
+    return [case for case in cases if case.timed] or cases[:1]
 
 
 def _dense_case(dag: Dag, rng: np.random.Generator) -> Case:
@@ -167,6 +214,8 @@ def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> dict[s
                 "side": case.side,
                 "constant": case.constant,
                 "nans": case.nans,
+                "sizes": case.sizes,
+                "timed": case.timed,
                 "inputs": {name: keep(array) for name, array in case.inputs.items()},
                 "expected": [
                     [one.name, one.dtype, keep(one.value), keep(one.bound)]
@@ -210,6 +259,8 @@ def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:
             one["side"],
             tuple(one["constant"]),
             one["nans"],
+            tuple(one["sizes"]),
+            one["timed"],
         )
         for one in index["cases"]
     )

@@ -1,6 +1,7 @@
 """Check a kernel against the float64 reference with its error bound, between guard pages."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def verify_case(
     guarded: GuardedBuffers | None = None,
 ) -> Failed | None:
     """Run one case twice: over poison, then backwards over the results of the first run."""
-    arena = Arena(buffers, case.side, guarded)
+    arena = Arena(buffers, case.side, guarded, case.part)
     failed = _first_run(loaded, arena, case, constants, watch)
     return failed or _second_run(loaded, arena, case, constants)
 
@@ -64,7 +65,7 @@ def glance(
     guarded: GuardedBuffers | None = None,
 ) -> Failed | None:
     """Run one case once, over poison: the check before a kernel is timed."""
-    return _first_run(loaded, Arena(buffers, case.side, guarded), case, constants, watch)
+    return _first_run(loaded, Arena(buffers, case.side, guarded, case.part), case, constants, watch)
 
 
 def _first_run(
@@ -77,17 +78,18 @@ def _first_run(
     addresses = arena.addresses
     scribble(STACK_PATTERNS[0])
     loaded.run_ahead(addresses)
-    arena.put(case.inputs)
+    arena.put(case.given)
     scribble(STACK_PATTERNS[0])
     loaded.run(addresses)
-    failed = _trespass(arena, {**case.inputs, **constants}, case)
+    failed = _trespass(arena, {**case.given, **constants}, case)
+    failed = failed or _stray(arena, case, "nan")
     return failed or compare_all(case, arena.array, arena.buffers)
 
 
 def _second_run(loaded: CallableCode, arena: Arena, case: Case, constants: Inputs) -> Failed | None:
     """Run again, the last task first: the same bytes must come out."""
     outputs = [b for b in arena.buffers.values() if b.scope is Scope.OUTPUT]
-    first = {buffer.name: arena.array(buffer.name).copy() for buffer in outputs}
+    first = {buffer.name: arena.part(buffer.name).copy() for buffer in outputs}
     for buffer in outputs:
         poison(arena.array(buffer.name), buffer.dtype, "bytes")
     scribbler()(STACK_PATTERNS[1])
@@ -95,7 +97,15 @@ def _second_run(loaded: CallableCode, arena: Arena, case: Case, constants: Input
     for name, before in first.items():
         if not arena.holds(name, before):
             return Failed("wrong", f"{case.name} inputs: two runs differ in {name}")
-    return _trespass(arena, {**case.inputs, **constants}, case)
+    return _trespass(arena, {**case.given, **constants}, case) or _stray(arena, case, "bytes")
+
+
+def _stray(arena: Arena, case: Case, pattern: Literal["nan", "bytes"]) -> Failed | None:
+    """Return the write to an output beyond the sizes of a call, which was poison."""
+    name = arena.stray(pattern)
+    if not name:
+        return None
+    return Failed("out-of-bounds", f"{case.name} inputs: wrote beyond the sizes of {name}")
 
 
 def compare_all(
@@ -104,10 +114,12 @@ def compare_all(
     """Compare every output of a run with the expected one."""
     for expected in case.expected:
         buffer = buffers.get(expected.name)
-        if buffer is None or buffer.extents != expected.value.shape:
-            shape = "missing" if buffer is None else buffer.extents
+        region: Any = (*case.part(expected.name), ...)
+        found = None if buffer is None else array(expected.name)[region]
+        if found is None or found.shape != expected.value.shape:
+            shape = "missing" if found is None else found.shape
             return Failed("wrong", f"output {expected.name} is {shape}, not {expected.value.shape}")
-        message = compare(expected, array(expected.name), case.nans)
+        message = compare(expected, found, case.nans)
         if message is not None:
             return Failed("wrong", f"{case.name} inputs: {message}")
     return None

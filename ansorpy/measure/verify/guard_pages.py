@@ -7,7 +7,8 @@ more. The rest of its pages is poison that must neither matter nor change.
 
 import ctypes
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, Final, Literal
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from ansorpy.errors import RunError
 from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.verify.inputs import Array
 from ansorpy.te.tensor_data import storage
@@ -101,14 +103,25 @@ class GuardedBuffers:
 
 
 class Arena:
-    """Guarded memory for all buffers of a kernel."""
+    """Guarded memory for all buffers of a kernel.
+
+    Args:
+        part_of: returns the region of a buffer that a call may touch; () for all of it. If only
+            its first extent is smaller, the memory ends there.
+    """
 
     def __init__(
-        self, buffers: Sequence[Buffer], side: Side, guarded: GuardedBuffers | None = None
+        self,
+        buffers: Sequence[Buffer],
+        side: Side,
+        guarded: GuardedBuffers | None = None,
+        part_of: Callable[[str], tuple[slice, ...]] = lambda _: (),
     ) -> None:
         guarded = guarded or GuardedBuffers()
-        self.buffers = {buffer.name: buffer for buffer in buffers}
-        self._memory = {buffer.name: guarded.memory(buffer, side) for buffer in buffers}
+        self._parts = {buffer.name: part_of(buffer.name) for buffer in buffers}
+        whole = [_of_rows(buffer, self._parts[buffer.name]) for buffer in buffers]
+        self.buffers = {buffer.name: buffer for buffer in whole}
+        self._memory = {buffer.name: guarded.memory(buffer, side) for buffer in whole}
 
     @property
     def addresses(self) -> tuple[int, ...]:
@@ -139,11 +152,30 @@ class Arena:
         """Copy `values` in."""
         for name in values:
             if name in self.buffers:
-                self.array(name)[...] = values[name]
+                self.part(name)[...] = values[name]
+
+    def part(self, name: str) -> Array:
+        """Return the region of a buffer that a call may touch."""
+        region: Any = (*self._parts[name], ...)
+        found: Array = self.array(name)[region]
+        return found
+
+    def stray(self, pattern: Literal["nan", "bytes"]) -> str:
+        """Return an output with a change beyond its region, which was poison; "" if none has."""
+        for name, buffer in self.buffers.items():
+            if buffer.scope is Scope.OUTPUT and self._parts[name]:
+                before = np.empty(buffer.extents, storage(buffer.dtype))
+                poison(before, buffer.dtype, pattern)
+                before[self._parts[name]] = self.part(name)
+                if before.tobytes() != self._memory[name].data.tobytes():
+                    return name
+        return ""
 
     def holds(self, name: str, values: Array) -> bool:
         """Return whether a buffer equals `values` (row-major), byte for byte."""
         data, other = self._memory[name].data, np.ascontiguousarray(values)
+        if self._parts[name] and other.nbytes != data.size:
+            return self.part(name).tobytes() == other.tobytes()
         if other.nbytes != data.size:
             return False
         return not _LIBC.memcmp(data.ctypes.data, other.ctypes.data, data.size)
@@ -155,6 +187,14 @@ class Arena:
             if offset is not None:
                 return name, offset
         return None
+
+
+def _of_rows(buffer: Buffer, part: tuple[slice, ...]) -> Buffer:
+    """Return a buffer with as many rows as its region has, if the region has whole rows."""
+    extents = tuple(one.stop for one in part)
+    if not extents or extents[1:] != buffer.extents[1:]:
+        return buffer
+    return replace(buffer, shape=(Const(extents[0]), *buffer.shape[1:]))
 
 
 def size_bytes(buffer: Buffer) -> int:

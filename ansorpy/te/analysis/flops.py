@@ -4,6 +4,7 @@ from math import prod
 
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Compute, Dag
+from ansorpy.te.dims import at_sizes, dims_of, timed_sizes
 
 # Calls that stand for an operator; functions cost their arguments only.
 OPERATORS = ("neg", "not", "bitnot")
@@ -14,8 +15,12 @@ def flop_count(dag: Dag) -> int:
 
     Per output element: one per arithmetic, comparison or logic operation whose operands have the
     type class of the output (so index arithmetic is free); the dearer branch of a select; a
-    reduction costs (body + 1 combination) per point. Source: ansor.md B2, FLOP count.
+    reduction costs (body + 1 combination) per point. Source: ansor.md B2, FLOP count. With dims,
+    the mean over `timed_sizes`.
     """
+    if dims_of(dag):
+        counts = [flop_count(at_sizes(dag, sizes)) for sizes in timed_sizes(dag)]
+        return sum(counts) // len(counts)
     return sum(_node(node) for node in dag.computes)
 
 

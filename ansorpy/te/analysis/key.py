@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
-from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
+from ansorpy.te.dag import Attrs, Compute, ConstantTensor, Dag, Node, Placeholder
+from ansorpy.te.dims import Dim, dims_of
 
 VERSION: Final = "ansorpy-workload/1"
 
@@ -20,7 +21,7 @@ def workload_key(dag: Dag) -> str:
     Nodes and axes are named by position, so renaming changes nothing; shapes, dtypes, constants,
     attributes and the order of inputs and outputs are all part of the identity.
     """
-    nodes = {node.name: f"t{i}" for i, node in enumerate(dag.nodes)}
+    nodes = _names(dag)
     form: Json = [
         VERSION,
         [_node(node, nodes) for node in dag.nodes],
@@ -36,9 +37,15 @@ def structure_key(dag: Dag) -> str:
     Computations with one key differ in extents and constants only, such as the convolutions of a
     network.
     """
-    nodes = {node.name: f"t{i}" for i, node in enumerate(dag.nodes)}
+    nodes = _names(dag)
     form = _without_numbers([_node(node, nodes) for node in dag.nodes])
     return hashlib.sha256(json.dumps(form, separators=(",", ":")).encode()).hexdigest()
+
+
+def _names(dag: Dag) -> Names:
+    """Return the names of nodes and dims by position."""
+    nodes = {node.name: f"t{i}" for i, node in enumerate(dag.nodes)}
+    return nodes | {one.var.name: f"d{i}" for i, one in enumerate(dims_of(dag))}
 
 
 def _without_numbers(form: Json) -> Json:
@@ -50,9 +57,9 @@ def _without_numbers(form: Json) -> Json:
 def _node(node: Node, nodes: Names) -> Json:
     match node:
         case Placeholder(shape=shape, dtype=dtype, constant=constant):
-            return ["input", list(shape), dtype, constant]
+            return ["input", _extents(shape, nodes), dtype, constant]
         case ConstantTensor(shape=shape, dtype=dtype, data=data):
-            return ["constant", list(shape), dtype, hashlib.sha256(data).hexdigest()]
+            return ["constant", _extents(shape, nodes), dtype, hashlib.sha256(data).hexdigest()]
         case Compute():
             return _compute(node, nodes)
 
@@ -61,8 +68,8 @@ def _compute(node: Compute, nodes: Names) -> Json:
     axes = _axis_names(node)
     return [
         "compute",
-        _extents(node.axes),
-        _extents(node.reduce_axes),
+        _extents(node.shape, nodes),
+        _extents([axis.extent for axis in node.reduce_axes], nodes),
         node.combiner,
         list(node.dtypes),
         [_expr(body, nodes, axes) for body in node.body],
@@ -76,8 +83,13 @@ def _axis_names(node: Compute) -> dict[str, str]:
     return spatial | {axis.name: f"r{i}" for i, axis in enumerate(node.reduce_axes)}
 
 
-def _extents(axes: tuple[Axis, ...]) -> Json:
-    return [axis.extent for axis in axes]
+def _extents(extents: Sequence[int], nodes: Names) -> Json:
+    return [
+        ["dim", nodes[extent.var.name], extent.low, extent.high]
+        if isinstance(extent, Dim)
+        else extent
+        for extent in extents
+    ]
 
 
 def _attrs(attrs: Attrs, nodes: Names, axes: Names) -> Json:

@@ -27,6 +27,7 @@ class RequestKind:
     model      the request is for a model, or for parts of it
     estimated  candidates are estimated, not timed
     own        kernels of the user's own are to race
+    dims       a call decides sizes of a task
     """
 
     target: str = ""
@@ -35,6 +36,7 @@ class RequestKind:
     model: bool = False
     estimated: bool = False
     own: bool = False
+    dims: bool = False
 
 
 OPTIONS_ALONE: Final = RequestKind()
@@ -182,6 +184,24 @@ CONFLICTS: Final = (
     Conflict("budget.task_targets_s", "with network_targets_s and task_targets_s", "each is an"
              " objective of its own", "one of them",
              lambda o, f: bool(f.target and o.network_targets_s and o.task_targets_s)),
+    Conflict("target", "with dims for cuda", "kernels for a GPU have fixed sizes", "target cpu",
+             lambda _, f: f.dims and f.target == "cuda"),
+    Conflict("mode", "with dims in mode {mode}", "schedules of users have fixed sizes", "mode auto",
+             lambda o, f: f.dims and o.mode != "auto"),
+    Conflict("budget.trials", "with dims and 0 trials", "a first answer has fixed sizes",
+             "at least 1", lambda o, f: f.dims and not o.trials),
+    Conflict("measurer", "with dims and measurer", "its programs have fixed sizes",
+             f"measurer {MEASURERS.default}",
+             lambda o, f: f.dims and o.measurer != MEASURERS.default),
+    Conflict("space", "with dims and space", "its sketches have fixed sizes",
+             f"space {SPACES.default}", lambda o, f: f.dims and o.space != SPACES.default),
+    Conflict("program_weights_bytes", "with dims and program_weights_bytes", "calls of other sizes"
+             " come between", "one of the two",
+             lambda o, f: f.dims and bool(o.program_weights_bytes)),
+    Conflict("budget.objective", "with dims for throughput", "copies of a kernel have fixed sizes",
+             "objective latency or speedup", _throughput(lambda _, f: f.dims)),
+    Conflict("", "with dims and own", "functions of a user have fixed sizes", "numbers",
+             lambda _, f: f.dims and f.own),
     Conflict("", "with own for cuda", "functions of a user run on a CPU", "target cpu",
              lambda _, f: f.own and f.target == "cuda"),
     Conflict("", "with own and 0 trials", "first answers do not race", "at least 1",

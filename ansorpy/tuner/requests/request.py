@@ -10,6 +10,7 @@ from ansorpy.frontends.source import dags_of
 from ansorpy.target import GpuTarget, Target, require_back_end, require_gpu
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import dims_of
 from ansorpy.te.tensor import Tensor
 from ansorpy.tuner.options.allocation import THROUGHPUT, chosen_dags
 from ansorpy.tuner.options.conflicts import RequestKind, check_conflicts
@@ -97,12 +98,18 @@ class Request(LocalOptions):
         return RequestKind(
             self.target.kind, len(self.dags), max(self.copies, self.target.cores),
             model=self.libraries, estimated=self.estimated, own=bool(self.own),
+            dims=self.with_dims,
         )  # fmt: skip
 
     @property
     def estimated(self) -> bool:
         """True if trials are estimates: no device runs the kernels (ADR-0143)."""
         return isinstance(self.target, GpuTarget) and not self.device
+
+    @property
+    def with_dims(self) -> bool:
+        """True if a call decides sizes of a task."""
+        return any(map(dims_of, self.dags))
 
     @property
     def measured_by(self) -> str:

@@ -269,7 +269,9 @@ def has_choice(request: Request) -> bool:
 
 
 def _model_chooses(request: Request) -> bool:
-    return isinstance(request.target, CpuTarget) and request.mode == "auto"
+    """Return whether the cost model may choose a kernel; libraries have no dims."""
+    auto = isinstance(request.target, CpuTarget) and request.mode == "auto"
+    return auto and not request.with_dims
 
 
 def form_of(request: Request) -> DeliveredForm[Any]:
@@ -286,8 +288,8 @@ def deliveries_of(
     return Deliveries(
         setup.form, pools, setup.journal, setup.digest, setup.out, budget,
         hasty=not request.trials, stored_races=setup.stored.races, libraries=request.libraries,
-        repeatable=request.deterministic, early=request.early, estimated=request.estimated,
-        model=model, seed=request.seed,
+        repeatable=request.deterministic, early=request.early and not request.with_dims,
+        estimated=request.estimated, model=model, seed=request.seed,
     )  # fmt: skip
 
 

@@ -1,0 +1,210 @@
+"""Extents that are known only at run time: dims, and the Dag of one size.
+
+A dim changes trip counts and offsets, never strides: a tensor is laid out for the largest size of
+each of its dims, and a call works on the elements below the actual sizes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from ansorpy.errors import SpecError, quoted
+from ansorpy.expr.expr import Var
+from ansorpy.te.dag import Axis, Compute, Dag, Node
+from ansorpy.te.limits import LIMITS, NAME
+
+MOST_DIMS: Final = 4  # a Dag has at most
+TIMED: Final = 5  # sizes of a dim at which kernels are timed, at most
+
+
+class Dim(int):
+    """An extent from `low` to `high`, both included, that a call decides.
+
+    Its value as an int is `high`: memory, loops and features of a Dag with dims have the largest
+    size. It equals a dim of the same name and range, and no number.
+    """
+
+    name: str
+    low: int
+
+    def __new__(cls, name: str, low: int, high: int) -> "Dim":
+        """Return a dim.
+
+        Raises:
+            SpecError: the name is no identifier, or the range is empty or not of natural numbers.
+        """
+        if not NAME.fullmatch(name):
+            raise SpecError(f"cannot use {quoted(name)} as a dim; expected an ASCII identifier")
+        for bound in (low, high):
+            if type(bound) is not int or not 1 <= bound <= LIMITS.extent:
+                raise SpecError(
+                    f"cannot take the range {quoted(low)}..{quoted(high)} of dim {name};"
+                    f" expected integers from 1 to {LIMITS.extent}"
+                )
+        if low > high:
+            raise SpecError(
+                f"cannot take the range {low}..{high} of dim {name} because it is empty;"
+                f" expected {high}..{low}"
+            )
+        made = super().__new__(cls, high)
+        made.name, made.low = name, low
+        return made
+
+    @property
+    def high(self) -> int:
+        """The largest size."""
+        return int.__int__(self)
+
+    @property
+    def var(self) -> Var:
+        """The variable of the size in loops; no loop and no named size has such a name."""
+        return Var(f"~{self.name}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dim) and self.facts == other.facts
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.facts)
+
+    @property
+    def facts(self) -> tuple[str, int, int]:
+        """Name, least and largest size."""
+        return self.name, self.low, self.high
+
+    def __repr__(self) -> str:
+        return f"{self.name} in {self.low}..{self.high}"
+
+    __str__ = __repr__
+
+    def __getnewargs__(self) -> tuple[str, int, int]:  # type: ignore[override]
+        return self.facts
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def method(self: Dim, *_: object) -> Any:
+        raise SpecError(
+            f"cannot compute with dim {self.name} ({self!r}) because only a call knows its size;"
+            " expected it as a whole extent"
+        )
+
+    method.__name__ = name
+    return method
+
+
+class GivenDim(Dim):
+    """A dim in the hands of a user: arithmetic with it is refused, because no number is its size.
+
+    Nodes of a Dag hold plain dims (`shape_of`).
+    """
+
+    for _name in (
+        "add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "truediv",
+        "rtruediv", "mod", "rmod", "pow", "rpow", "divmod", "rdivmod", "neg", "abs", "lt", "le",
+        "gt", "ge", "float", "index", "and", "rand", "or", "ror", "xor", "rxor", "lshift",
+        "rlshift", "rshift", "rrshift", "invert",
+    ):  # fmt: skip
+        locals()[f"__{_name}__"] = _refused(f"__{_name}__")
+    del _name
+
+
+def plain(extent: Dim) -> Dim:
+    """Return a dim as nodes hold it."""
+    return Dim(*extent.facts)
+
+
+def given(extent: int) -> int:
+    """Return an extent as users see it: arithmetic with a dim is refused."""
+    return GivenDim(*extent.facts) if isinstance(extent, Dim) else extent
+
+
+def dim(name: str, low: int, high: int) -> Dim:
+    """Return an extent that each call decides, from `low` to `high`, both included.
+
+    Example:
+        n = te.dim("N", 1, 512); a = te.placeholder((n, 768), "A")
+
+    Raises:
+        SpecError: the name is no identifier, or the range is empty or not of natural numbers.
+    """
+    return GivenDim(name, low, high)
+
+
+def dims_of(dag: Dag) -> tuple[Dim, ...]:
+    """Return the dims of a Dag in the order of their first extents."""
+    extents = [extent for node in dag.nodes for extent in extents_of(node)]
+    return tuple(dict.fromkeys(extent for extent in extents if isinstance(extent, Dim)))
+
+
+def extents_of(node: Node) -> tuple[int, ...]:
+    """Return all extents of a node, the reduce axes last."""
+    reduced = node.reduce_axes if isinstance(node, Compute) else ()
+    return (*node.shape, *(axis.extent for axis in reduced))
+
+
+def at_sizes(dag: Dag, sizes: Mapping[str, int]) -> Dag:
+    """Return the Dag without dims that a call of these sizes computes.
+
+    Args:
+        sizes: the size of each dim by name.
+    """
+
+    def number(extent: int) -> int:
+        return sizes[extent.name] if isinstance(extent, Dim) else extent
+
+    def axes(given: Iterable[Axis]) -> tuple[Axis, ...]:
+        return tuple(replace(axis, extent=number(axis.extent)) for axis in given)
+
+    def node(given: Node) -> Node:
+        if isinstance(given, Compute):
+            reduced = axes(given.reduce_axes)
+            return replace(given, axes=axes(given.axes), reduce_axes=reduced)
+        return replace(given, shape=tuple(map(number, given.shape)))
+
+    return replace(dag, nodes=tuple(map(node, dag.nodes)))
+
+
+def timed_sizes(dag: Dag) -> tuple[dict[str, int], ...]:
+    """Return the sizes at which kernels are timed: of each dim the least, the largest, and between.
+
+    Dims grow together. A Dag without dims has one size, {}.
+    """
+    steps = max((min(one.high - one.low, TIMED - 1) for one in dims_of(dag)), default=0)
+    return tuple(
+        {one.name: one.low + (one.high - one.low) * k // max(1, steps) for one in dims_of(dag)}
+        for k in range(steps + 1)
+    )
+
+
+def sizes_of(dag: Dag, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Return the size of each dim of a call, given the shapes of its inputs by name.
+
+    Raises:
+        SpecError: two inputs have different sizes of a dim, or a size is out of range.
+    """
+    found: dict[str, int] = {}
+    for node in dag.placeholders:
+        for extent, size in zip(node.shape, shapes[node.name], strict=True):
+            if not isinstance(extent, Dim):
+                continue
+            if not extent.low <= size <= extent.high or found.setdefault(extent.name, size) != size:
+                raise SpecError(
+                    f"cannot evaluate {dag.name!r} because {node.name} has {extent.name} = {size};"
+                    f" expected {found.get(extent.name, repr(extent))}"
+                )
+    return found
+
+
+def widest(dag: Dag) -> Dag:
+    """Return the Dag without dims of the largest sizes."""
+    return at_sizes(dag, {one.name: one.high for one in dims_of(dag)})
+
+
+def form_of(shape: Sequence[int]) -> list[Any]:
+    """Return extents as JSON: an integer, or {"dim": name, "low": least, "high": largest}."""
+    return [
+        {"dim": one.name, "low": one.low, "high": one.high} if isinstance(one, Dim) else one
+        for one in shape
+    ]

@@ -1,0 +1,162 @@
+"""Dims: extents that a call decides."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from ansorpy import te, topi
+from ansorpy.errors import ShapeError, SpecError
+from ansorpy.frontends.json.write import from_json, to_json
+from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.values import decode, encode
+from ansorpy.oracle.reference import evaluate
+from ansorpy.te.analysis import structure_key, workload_key
+from ansorpy.te.check import check
+from ansorpy.te.dag import Dag, Placeholder
+from ansorpy.te.dims import Dim, at_sizes, dims_of, plain, widest
+
+MM = "def mm(float(M in 1..512, 8) A, const float(8, 6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+
+
+def test_a_dim_equals_a_dim_of_its_name_and_range_alone() -> None:
+    n = Dim("N", 1, 8)
+    assert n == Dim("N", 1, 8) == te.dim("N", 1, 8)
+    assert n not in (8, Dim("M", 1, 8), Dim("N", 2, 8), Dim("N", 1, 9))
+    assert {n, te.dim("N", 1, 8)} == {n}
+    assert copy.deepcopy(n) == pickle.loads(pickle.dumps(n)) == n
+    assert repr(n) == "N in 1..8"
+    assert np.zeros((n, 2)).shape == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("N", 0, 8), "expected integers from 1 to"),
+        (("N", 1, 2**40), "expected integers from 1 to"),
+        (("N", 1.5, 8), "expected integers from 1 to"),
+        (("N", 9, 8), "cannot take the range 9..8 of dim N because it is empty; expected 8..9"),
+        (("a b", 1, 8), "expected an ASCII identifier"),
+    ],
+)
+def test_a_wrong_dim_is_refused(arguments: tuple[str, int, int], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        te.dim(*arguments)
+
+
+def test_text_python_and_json_give_one_dag() -> None:
+    (text,) = parse(MM)
+    (bound,) = parse(MM.replace("M in 1..512", "M"), {"M": te.dim("M", 1, 512)})
+    m = te.dim("M", 1, 512)
+    a, b = te.placeholder((m, 8), "A"), te.placeholder((8, 6), "B", constant=True)
+    k = te.reduce_axis((0, 8), "k")
+    built = te.dag(te.compute((m, 6), lambda i, j: te.sum(a[i, k] * b[k, j], k), "C"), name="mm")
+    assert text == bound == built == from_json(to_json(text))
+    assert dims_of(text) == (Dim("M", 1, 512),)
+    shape = to_json(text)["nodes"][0]["shape"]
+    assert shape == [{"dim": "M", "low": 1, "high": 512}, 8]
+    assert decode(encode(text)) == text
+
+
+def test_reduce_axes_and_reads_carry_dims() -> None:
+    text = "def f(float(4, N in 1..70) A, float(N) b) -> (C) { C(i) +=! A(i,k) * b(k) }"
+    (dag,) = parse(text)
+    (node,) = dag.computes
+    assert node.reduce_axes[0].extent == Dim("N", 1, 70)
+    n = te.dim("N", 1, 70)
+    assert te.reduce_axis((0, n)).extent == n
+    assert topi.relu(te.placeholder((n, 3), "A")).shape == (n, 3)
+
+
+def test_the_dag_of_one_size_has_numbers() -> None:
+    (dag,) = parse(MM)
+    small = at_sizes(dag, {"M": 3})
+    check(small)
+    assert small == parse(MM.replace("M in 1..512", "3"))[0]
+    assert widest(dag) == parse(MM.replace("M in 1..512", "512"))[0]
+    a, b = np.ones((3, 8)), np.ones((8, 6))
+    np.testing.assert_array_equal(evaluate(small, {"A": a, "B": b})[0], np.full((3, 6), 8.0))
+
+
+def test_keys_differ_by_range_and_not_by_name() -> None:
+    def key(extent: str) -> str:
+        return workload_key(parse(MM.replace("M in 1..512", extent))[0])
+
+    assert key("M in 1..512") == key("N in 1..512")
+    assert len({key("M in 1..512"), key("M in 2..512"), key("M in 1..511"), key("512")}) == 4
+    both = "def f(float({}) A, float({}) B) -> (C, D) {{ C(i) = A(i) D(i) = B(i) }}"
+    same, other = (parse(both.format("M in 1..8", second))[0] for second in ("M", "N in 1..8"))
+    assert workload_key(same) != workload_key(other)
+    assert structure_key(same) != structure_key(parse(both.format("8", "8"))[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("float(N in 1..8) A) -> (C) { C(i) = A(i) / N }", "cannot compute with N"),
+        ("float(N in 1..8, N + 1) A) -> (C) { C(i,j) = A(i,j) }", "cannot compute with N"),
+        ("float(N in 1..8) A) -> (C) { C(i) = A(i) where i in 0:8 }", r"has 0 to 0 there at N = 1"),
+        ("float(N in 2..8) A) -> (C) { C(i) = A(i+1) }", "has 0 to 1 there at N = 2"),
+        ("float(N in 2..8) A, float(7) B) -> (C) { C(i) = A(i) + B(i) }", "at N = 2"),
+        (
+            "float(N in 2..8) A, float(N in 2..8) B) -> (C) { C(i) = A(i) + B(i) }",
+            "a range already",
+        ),
+        (
+            "const float(N in 1..8) A) -> (C) { C(i) = A(i) }",
+            "cannot give the constant",
+        ),
+        ("float(8) A) -> (C) { C(i) = A(i) where i in 0:N }", "size 'N' has no value"),
+        ("float(3, N in 1..8) A) -> (V, I) { (V, I)() = argmax(i, j, A(i,j)) }", "cannot number"),
+        ("float(N in 1 8) A) -> (C) { C(i) = A(i) }", r"both ends included"),
+    ],
+)
+def test_a_use_that_needs_the_size_is_refused_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(SpecError, match=rf"^text:1:\d+: .*{message}"):
+        parse(f"def f({text}")
+
+
+def test_a_longer_table_is_read_below_the_dim() -> None:
+    (dag,) = parse("def f(float(N in 2..8) A, float(8) B) -> (C) { C(i) = A(i) + B(i) }")
+    assert dag.computes[0].axes[0].extent == Dim("N", 2, 8)
+
+
+def test_arithmetic_of_a_user_with_a_dim_is_refused() -> None:
+    n = te.dim("N", 1, 16)
+    x = te.placeholder((n, 8), "x")
+    for compute in (lambda: n + 1, lambda: 2 * n, lambda: float(n), lambda: n < 3):
+        with pytest.raises(SpecError, match=r"cannot compute with dim N \(N in 1..16\)"):
+            compute()
+    with pytest.raises(SpecError, match="cannot compute with dim N"):
+        topi.mean(x, axis=0)
+
+
+def test_a_dag_with_two_ranges_of_a_dim_or_an_untold_one_is_refused() -> None:
+    nodes = (Placeholder("X", (Dim("N", 1, 8),)), Placeholder("Y", (Dim("N", 1, 9),)))
+    (dag,) = parse("def f(float(8) A) -> (C) { C(i) = A(i) }")
+    with pytest.raises(SpecError, match=r"dim N is N in 1..8 and N in 1..9; expected one range"):
+        check(Dag((*nodes, *dag.nodes), ("C",)))
+    c = te.compute((te.dim("N", 1, 8),), lambda i: te.const(1.0, "float32"), "c")
+    with pytest.raises(SpecError, match="because no input has it"):
+        te.dag(c)
+    plain_dims = [plain(te.dim(name, 1, 2)) for name in "ABCDE"]
+    inputs = tuple(Placeholder(f"x{k}", (one,)) for k, one in enumerate(plain_dims))
+    with pytest.raises(SpecError, match="cannot take 5 dims"):
+        check(Dag((*inputs, *dag.nodes), ("C",)))
+
+
+@pytest.mark.parametrize(
+    ("extent", "place"),
+    [
+        ({"dim": "N", "low": 1}, "shape.0.."),
+        ({"dim": "N", "low": 3, "high": 2}, "shape"),
+        ({"dim": "", "low": 1, "high": 2}, "shape"),
+        ({"dim": "N", "low": 1, "high": True}, "shape"),
+    ],
+)
+def test_a_wrong_dim_in_json_is_refused_with_its_place(extent: object, place: str) -> None:
+    document = to_json(parse(MM)[0])
+    document["nodes"][0]["shape"][0] = extent
+    with pytest.raises(ShapeError, match=place):
+        from_json(document)

@@ -1,0 +1,128 @@
+"""Tuning of computations whose sizes a call decides."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ansorpy
+from ansorpy.artifact.load import LoadedKernel
+from ansorpy.errors import PackageError
+from ansorpy.events import TaskResult
+from ansorpy.measure.verify.inputs import Array
+from tests.night import night
+
+ROWS = (
+    "def mm(float(M in 2..60, 40) A, const float(40, 24) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+)
+SOFTMAX = (
+    "def sm(float(6, L in 1..70) A) -> (P) { m(i) max=! A(i,j) e(i,j) = exp(A(i,j) - m(i))"
+    " s(i) +=! e(i,j) P(i,j) = e(i,j) / s(i) }"
+)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[TaskResult, LoadedKernel]:
+    store = ansorpy.MemoryStore()
+    out = tmp_path_factory.mktemp("rows")
+    result = ansorpy.tune(ROWS, trials=8, cores=1, store=store, out=out, progress=False).task
+    again = ansorpy.tune(ROWS, trials=8, cores=1, store=store, out=out, progress=False).task
+    assert again.from_store
+    assert again.best_s == result.best_s
+    assert result.kernel is not None
+    return result, ansorpy.load(result.kernel)
+
+
+def rows(count: int) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(count)
+    a = rng.random((count, 40), dtype=np.float32)
+    b = rng.random((40, 24), dtype=np.float32)
+    return a, b, a @ b
+
+
+def test_one_kernel_is_right_for_every_size(tuned: tuple[TaskResult, LoadedKernel]) -> None:
+    result, kernel = tuned
+    assert result.verified
+    for count in range(2, 61):
+        a, b, expected = rows(count)
+        found = kernel(a, b)
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert kernel.selftest() == []
+
+
+def test_the_manifest_tells_dims_and_timed_sizes(tuned: tuple[TaskResult, LoadedKernel]) -> None:
+    _, kernel = tuned
+    sizes = [2, 16, 31, 45, 60]
+    assert kernel.manifest["dims"] == [{"name": "M", "low": 2, "high": 60, "timed": sizes}]
+    assert kernel.manifest["inputs"][0]["dims"] == ["M", ""]
+    assert "dims" not in kernel.manifest["inputs"][1]
+    assert repr(kernel).startswith("<kernel mm(A: float32[M, 40], B: float32[40, 24]), ")
+
+
+def test_arrays_of_a_caller_are_taken_in_any_form(tuned: tuple[TaskResult, LoadedKernel]) -> None:
+    _, kernel = tuned
+    a, b, expected = rows(7)
+    np.testing.assert_allclose(kernel(np.asfortranarray(a), b), expected, rtol=1e-4)
+    out = np.full((7, 24), np.nan, np.float32)
+    assert kernel(a, b, out=out) is out
+    np.testing.assert_allclose(out, expected, rtol=1e-4)
+    call = kernel.prepare(a, b)
+    a[:] = 1.0
+    np.testing.assert_allclose(call(), a @ b, rtol=1e-4)
+    again = pickle.loads(pickle.dumps(kernel))
+    np.testing.assert_allclose(again(a, b), a @ b, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((1, 40), r"A has shape \(1, 40\); expected \(M in 2..60, 40\)"),
+        ((61, 40), r"A has shape \(61, 40\); expected \(M in 2..60, 40\)"),
+        ((5, 41), r"A has shape \(5, 41\); expected \(M = 5, 40\)"),
+        ((5,), r"A has shape \(5,\); expected \(M in 2..60, 40\)"),
+    ],
+)
+def test_a_size_out_of_range_is_refused(
+    tuned: tuple[TaskResult, LoadedKernel], shape: tuple[int, ...], message: str
+) -> None:
+    _, kernel = tuned
+    with pytest.raises(ValueError, match=f"cannot run because {message}"):
+        kernel(np.zeros(shape, np.float32), rows(2)[1])
+    with pytest.raises(ValueError, match=r"C in out has shape \(3, 24\); expected \(M = 5, 24\)"):
+        kernel(*rows(5)[:2], out=np.zeros((3, 24), np.float32))
+
+
+def test_an_operator_of_pytorch_has_fixed_sizes(tuned: tuple[TaskResult, LoadedKernel]) -> None:
+    with pytest.raises(PackageError, match="because each call decides its sizes"):
+        tuned[1].as_torch_op()
+
+
+@pytest.mark.parametrize("cores", night([1, 2], {1}))
+def test_an_inner_dim_has_a_constant_pitch(cores: int, tmp_path: Path) -> None:
+    store = ansorpy.MemoryStore()
+    found = ansorpy.tune(SOFTMAX, trials=4, cores=cores, store=store, out=tmp_path, progress=False)
+    result = found.task
+    assert result.kernel is not None
+    kernel = ansorpy.load(result.kernel)
+    for length in (1, 15, 16, 17, 33, 70, 2):
+        a = np.random.default_rng(length).random((6, length), dtype=np.float32)
+        exps = np.exp(a)
+        expected = exps / exps.sum(1, keepdims=True)
+        np.testing.assert_allclose(kernel(a), expected, rtol=1e-4)
+        out = np.empty((6, length), np.float32)
+        kernel(a, out=out)
+        np.testing.assert_allclose(out, expected, rtol=1e-4)
+    assert kernel.selftest() == []
+
+
+def test_a_scalar_result_stays_an_array(tmp_path: Path) -> None:
+    text = "def f(float(N in 1..50) X) -> (Y) { Y() +=! X(j) }"
+    store = ansorpy.MemoryStore()
+    found = ansorpy.tune(text, trials=2, cores=1, store=store, out=tmp_path, progress=False)
+    assert found.task.kernel is not None
+    result = ansorpy.load(found.task.kernel)(np.ones(7, np.float32))
+    assert isinstance(result, np.ndarray)
+    assert result.shape == ()
+    assert result == 7.0
