@@ -1,4 +1,4 @@
-"""Tiled programs written by hand, and how to run them against numpy."""
+"""Tiled programs written by hand, with arrays between guard pages."""
 
 import ctypes
 import mmap
@@ -9,63 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
-from ansorpy.loopir.nodes import (
-    Alloc,
-    Buffer,
-    For,
-    LoopKind,
-    Phase,
-    Program,
-    Scope,
-    Seq,
-    Stmt,
-    Store,
-    Tile,
-)
+from ansorpy.expr.expr import Binary, Expr
+from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Seq, Tile
+from tests.loopir.build import add, buffer, c, f32, lt, mul, parallel, program, read, store, v
 
 Array = npt.NDArray[Any]
 NUMPY = {"bfloat16": np.uint16, "bool": np.bool_}
-
-
-def c(value: float, dtype: str = "int64") -> Const:
-    return Const(value, dtype)
-
-
-def add(*parts: Expr) -> Expr:
-    total = parts[0]
-    for part in parts[1:]:
-        total = Binary("add", total, part)
-    return total
-
-
-def mul(a: Expr, b: Expr | int) -> Expr:
-    return Binary("mul", a, c(b) if isinstance(b, int) else b)
-
-
-def lt(a: Expr, b: Expr | int) -> Expr:
-    return Binary("lt", a, c(b) if isinstance(b, int) else b)
-
-
-def buffer(name: str, dtype: str, shape: Sequence[int], scope: Scope = Scope.INPUT) -> Buffer:
-    return Buffer(name, dtype, tuple(c(n) for n in shape), scope)
-
-
-def read(name: str, *indices: Expr, dtype: str = "float32") -> Read:
-    return Read(name, indices, dtype)
-
-
-def store(name: str, index: Sequence[Expr], value: Expr, combiner: str | None = None) -> Store:
-    return Store((name,), tuple(index), (value,), combiner)
-
-
-def parallel(var: str, extent: int, body: Stmt) -> For:
-    return For(var, c(extent), body, LoopKind.PARALLEL)
-
-
-def program(buffers: Sequence[Buffer], *phases: Stmt) -> Program:
-    named = tuple(Phase(f"p{k}", body) for k, body in enumerate(phases))
-    return Program("test", tuple(buffers), named)
 
 
 def guarded(shape: Sequence[int], dtype: Any) -> Array:
@@ -99,31 +48,31 @@ def matmul(
     """C = max(A @ B, 0): A (n, k), B packed (tiles, k, width), register tiles, masked tails."""
     width = vectors * lanes
     row_tiles, tiles = -(-n // rows), -(-m // width)
-    i = add(mul(Var("io"), rows), Var("i"))
-    j = add(mul(Var("jo"), width), mul(Var("v"), lanes), Var("l"))
+    i = add(mul(v("io"), rows), v("i"))
+    j = add(mul(v("jo"), width), mul(v("v"), lanes), v("l"))
     dims, wide = (("i", rows), ("v", vectors)), (("l", lanes),)
-    acc = (Var("i"), Var("v"), Var("l"))
+    acc = (v("i"), v("v"), v("l"))
     value = Binary(
         "mul",
-        read("A", i, Var("kk")),
-        read("B", Var("jo"), Var("kk"), add(mul(Var("v"), lanes), Var("l"))),
+        read("A", i, v("kk")),
+        read("B", v("jo"), v("kk"), add(mul(v("v"), lanes), v("l"))),
     )
     result: Expr = read("acc", *acc)
     if relu:
-        result = Binary("max", result, c(0.0, "float32"))
+        result = Binary("max", result, f32(0.0))
     row_mask = lt(i, n) if n % rows else None
     mask = lt(j, m) if m % width else None
     both = Binary("and", row_mask, mask) if row_mask and mask else row_mask or mask
     body = Seq((
-        Tile(dims, wide, store("acc", acc, c(0.0, "float32"))),
+        Tile(dims, wide, store("acc", acc, f32(0.0))),
         For("kk", c(k), Tile(dims, wide, store("acc", acc, value, "sum"), row_mask)),
         Tile(dims, wide, store("C", (i, j), result), both),
     ))  # fmt: skip
-    tile = Alloc(buffer("acc", "float32", (rows, vectors, lanes), Scope.REGISTER), body)
+    tile = Alloc(buffer("acc", rows, vectors, lanes, scope=Scope.REGISTER), body)
     buffers = [
-        buffer("A", "float32", (n, k)),
-        buffer("B", "float32", (tiles, k, width)),
-        buffer("C", "float32", (n, m), Scope.OUTPUT),
+        buffer("A", n, k),
+        buffer("B", tiles, k, width),
+        buffer("C", n, m, scope=Scope.OUTPUT),
     ]
     return program(buffers, parallel("io", row_tiles, For("jo", c(tiles), tile)))
 

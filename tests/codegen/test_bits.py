@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from ansorpy.expr.dtypes import INTS
-from ansorpy.expr.expr import BITS, Binary, Call, Expr, Var
+from ansorpy.expr.expr import BITS, Binary, Call, Expr
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, Scope, Seq, Tile
-from tests.codegen.programs import Array, add, buffer, c, lt, mul, program, read, store
+from tests.codegen.programs import Array
 from tests.codegen.running import run_all
+from tests.loopir.build import add, buffer, c, lt, mul, program, read, store, v
 
 MEANING: dict[str, Callable[..., Any]] = {
     "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
@@ -47,7 +48,7 @@ def operands(dtype: str) -> tuple[Array, Array]:
 @pytest.mark.parametrize("dtype", INTS)
 def test_bit_operations_equal_numpy(dtype: str, lanes: int) -> None:
     a, b = operands(dtype)
-    at: Expr = add(mul(Var("i"), lanes), Var("l")) if lanes else Var("i")
+    at: Expr = add(mul(v("i"), lanes), v("l")) if lanes else v("i")
     x, y = (read(name, at, dtype=dtype) for name in "AB")
     values: dict[str, Expr] = {op: Binary(op, x, y) for op in BITS}
     values |= {"bitnot": Call("bitnot", x), "by3": Binary("shr", x, c(3, dtype))}
@@ -55,8 +56,8 @@ def test_bit_operations_equal_numpy(dtype: str, lanes: int) -> None:
         Tile, (), (("l", lanes),) if lanes else (), mask=lt(at, COUNT) if lanes else None
     )
     body = Seq(tuple(point(store(op, (at,), value)) for op, value in values.items()))
-    buffers = [buffer(name, dtype, (COUNT,)) for name in "AB"]
-    buffers += [buffer(op, dtype, (COUNT,), Scope.OUTPUT) for op in values]
+    buffers = [buffer(name, COUNT, dtype=dtype) for name in "AB"]
+    buffers += [buffer(op, COUNT, scope=Scope.OUTPUT, dtype=dtype) for op in values]
     prog = program(buffers, For("i", c(-(-COUNT // max(1, lanes))), body))
     source = lanes == (16, 0)[INTS.index(dtype) % 2]  # numba compiles each dtype once
     found = run_all(prog, {"A": a, "B": b}, source)

@@ -7,19 +7,18 @@ from ansorpy.codegen import compile_cache
 from ansorpy.codegen.compile_cache import phase_objects
 from ansorpy.codegen.llvm_ir import object_bytes
 from ansorpy.codegen.loader import build, load
-from ansorpy.expr.expr import Var
 from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
 from ansorpy.target import Target
-from tests.codegen.programs import add, buffer, c, parallel, program, read, store
 from tests.codegen.running import run_all
+from tests.loopir.build import add, buffer, c, f32, parallel, program, read, store, v
 
 TARGET = Target()
 
 
 def shifted(source: str, goal: str, by: float, extent: int) -> Stmt:
     """Return goal[i] = source[i] + by, an element per task."""
-    at = add(c(0), Var("i"))
-    value = add(read(source, at), c(by, "float32"))
+    at = add(c(0), v("i"))
+    value = add(read(source, at), f32(by))
     return parallel("i", extent, Tile((), (), store(goal, [at], value)))
 
 
@@ -28,7 +27,7 @@ def chain(last: float, middle: str = "m", other: int = 0) -> Program:
     scopes = (Scope.INPUT, Scope.GLOBAL, Scope.GLOBAL, Scope.OUTPUT)
     sizes = (5, 5, 7 + other, 5)
     buffers = [
-        buffer(name, "float32", [size], scope)
+        buffer(name, size, scope=scope)
         for name, size, scope in zip(("x", middle, "unused", "o"), sizes, scopes, strict=True)
     ]
     return program(buffers, shifted("x", middle, 1.0, 5), shifted(middle, "o", last, 5))
@@ -67,7 +66,7 @@ def test_symbols_do_not_depend_on_earlier_compilations() -> None:
 
 def test_a_repeated_phase_is_loaded_once_and_runs_twice() -> None:
     x = np.arange(5, dtype=np.float32)
-    buffers = [buffer("x", "float32", [5]), buffer("o", "float32", [5], Scope.OUTPUT)]
+    buffers = [buffer("x", 5), buffer("o", 5, scope=Scope.OUTPUT)]
     first = shifted("x", "o", 1.0, 5)
     again = shifted("o", "o", 1.0, 5)
     thrice = program(buffers, first, again, again)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from ansorpy.codegen.llvm_ir import module_text
-from ansorpy.expr.expr import Binary, Cast, Const, Expr, Var
+from ansorpy.expr.expr import Binary, Cast, Const, Expr
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import Alloc, For, LoopKind, Program, Scope, Seq, Stmt, Store, Tile
 from ansorpy.loopir.passes.promote_accumulators import promote_accumulators
@@ -20,8 +20,8 @@ from ansorpy.measure.verify.inputs import decode, encode
 from ansorpy.oracle.reference import evaluate
 from ansorpy.rewrites.intrinsics import VDPBF16PS, VECTORS, VPDPBUSD, Intrinsic
 from ansorpy.target import Target
-from tests.codegen.programs import add, buffer, c, mul, parallel, program, read, store
 from tests.codegen.running import run_llvm, run_source
+from tests.loopir.build import add, buffer, c, mul, parallel, program, read, store, v
 
 Array = npt.NDArray[Any]
 LOCAL = local_target(1)
@@ -40,9 +40,9 @@ def each(*ones: Intrinsic) -> Sequence[Any]:
 def product(one: Intrinsic, swap: bool, k: str, rows: int, width: int) -> Expr:
     """A[i, 4 k + q] * B[jo, k, j, q], widened; `swap` gives A the right dtype of the pattern."""
     a, b = (one.right, one.left) if swap else (one.left, one.right)
-    i = add(mul(Var("io"), rows), Var("i"))
-    left = read("A", i, add(mul(Var(k), one.steps), Var("q")), dtype=a)
-    right = read("B", Var("jo"), Var(k), Var("j"), Var("q"), dtype=b)
+    i = add(mul(v("io"), rows), v("i"))
+    left = read("A", i, add(mul(v(k), one.steps), v("q")), dtype=a)
+    right = read("B", v("jo"), v(k), v("j"), v("q"), dtype=b)
     return Binary("mul", Cast(one.into, left), Cast(one.into, right))
 
 
@@ -51,10 +51,10 @@ def matmul(one: Intrinsic, n: int, m: int, k: int, swap: bool = False, rows: int
     width, steps = 2 * one.lanes, k // one.steps
     blocks, row_tiles = -(-m // width), -(-n // rows)
     a, b = (one.right, one.left) if swap else (one.left, one.right)
-    i = add(mul(Var("io"), rows), Var("i"))
-    j = add(mul(Var("jo"), width), Var("j"))
-    left_i = Binary("sub", c(n), mul(Var("io"), rows))
-    left_j = Binary("sub", c(m), mul(Var("jo"), width))
+    i = add(mul(v("io"), rows), v("i"))
+    j = add(mul(v("jo"), width), v("j"))
+    left_i = Binary("sub", c(n), mul(v("io"), rows))
+    left_j = Binary("sub", c(m), mul(v("jo"), width))
     high = Binary("min", c(rows), left_i) if n % rows else c(rows)
     wide = Binary("min", c(width), left_j) if m % width else c(width)
     zero = Const(0.0 if one.into == "float32" else 0, one.into)
@@ -66,9 +66,9 @@ def matmul(one: Intrinsic, n: int, m: int, k: int, swap: bool = False, rows: int
                  LoopKind.DOT)  # fmt: skip
     body = Seq((around(store("C", (i, j), zero)), For("k", c(steps), around(summed))))
     buffers = [
-        buffer("A", a, (n, k)),
-        buffer("B", b, (blocks, steps, width, one.steps)),
-        buffer("C", one.into, (n, m), Scope.OUTPUT),
+        buffer("A", n, k, dtype=a),
+        buffer("B", blocks, steps, width, one.steps, dtype=b),
+        buffer("C", n, m, scope=Scope.OUTPUT, dtype=one.into),
     ]
     return program(buffers, parallel("io", row_tiles, For("jo", c(blocks), body)))
 
@@ -142,11 +142,11 @@ def test_the_instruction_agrees_with_its_pattern(one: Intrinsic) -> None:
     rng = np.random.default_rng(3)
     left, right = (drawn(d, (1, one.lanes, one.steps), rng) for d in (one.left, one.right))
     into = rng.integers(-1000, 1000, (1, one.lanes)).astype(one.into)
-    at = (c(0), Var("j"))
+    at = (c(0), v("j"))
     value = Binary(
         "mul",
-        Cast(one.into, read("left", *at, Var("q"), dtype=one.left)),
-        Cast(one.into, read("right", *at, Var("q"), dtype=one.right)),
+        Cast(one.into, read("left", *at, v("q"), dtype=one.left)),
+        Cast(one.into, read("right", *at, v("q"), dtype=one.right)),
     )
     summed = For("q", c(one.steps), store("C", at, value, "sum"), LoopKind.DOT)
     body = Seq((
@@ -155,9 +155,9 @@ def test_the_instruction_agrees_with_its_pattern(one: Intrinsic) -> None:
     ))  # fmt: skip
     shape = (1, one.lanes, one.steps)
     buffers = [
-        buffer("into", one.into, (1, one.lanes)),
-        buffer("left", one.left, shape), buffer("right", one.right, shape),
-        buffer("C", one.into, (1, one.lanes), Scope.OUTPUT),
+        buffer("into", 1, one.lanes, dtype=one.into),
+        buffer("left", *shape, dtype=one.left), buffer("right", *shape, dtype=one.right),
+        buffer("C", 1, one.lanes, scope=Scope.OUTPUT, dtype=one.into),
     ]  # fmt: skip
     prog = tile(program(buffers, body), LOCAL)
     assert dots(prog) == [one.function]
@@ -193,7 +193,7 @@ def test_a_sum_without_a_pattern_takes_no_dot_instruction(change: Any, why: str)
 
 
 def _a() -> tuple[Expr, Expr]:
-    return add(mul(Var("io"), 3), Var("i")), add(mul(Var("k"), 4), Var("q"))
+    return add(mul(v("io"), 3), v("i")), add(mul(v("k"), 4), v("q"))
 
 
 def _mapped(stmt: Stmt, change: Any) -> Stmt:

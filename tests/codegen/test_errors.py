@@ -8,12 +8,13 @@ from ansorpy.codegen.loader import Built, build, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.codegen.simd.parser import parse
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Binary, Var
+from ansorpy.expr.expr import Binary
 from ansorpy.loopir.nodes import Alloc, For, LoopKind, Scope, Stmt, Tile
 from ansorpy.target import Target
-from tests.codegen.programs import add, buffer, c, matmul, program, read, store
+from tests.codegen.programs import matmul
+from tests.loopir.build import add, buffer, c, f32, program, read, store, v
 
-L = Var("l")
+L = v("l")
 COPY = store("C", (L,), read("A", L))
 
 
@@ -22,15 +23,15 @@ COPY = store("C", (L,), read("A", L))
     [
         (COPY, "not tiled"),
         (Tile((), (("l", 8),), store("C", (L,), read("X", L))), "no buffer 'X'"),
-        (Tile((), (("l", 8),), store("C", (Var("q"),), read("A", L))), "no loop binds 'q'"),
-        (For("i", Var("n"), Tile((), (("l", 8),), COPY), LoopKind.PARALLEL), "runs to n"),
-        (Alloc(buffer("s", "float32", (1 << 20,), Scope.LOCAL), Tile((), (("l", 8),), COPY)),
+        (Tile((), (("l", 8),), store("C", (v("q"),), read("A", L))), "no loop binds 'q'"),
+        (For("i", v("n"), Tile((), (("l", 8),), COPY), LoopKind.PARALLEL), "runs to n"),
+        (Alloc(buffer("s", 1 << 20, scope=Scope.LOCAL), Tile((), (("l", 8),), COPY)),
          "4194304 bytes of scratch; a task has 1048576"),
         (Tile((), (("l", 8),), store("C", (L,), read("A", L, dtype="int32"))), None),
     ],
 )  # fmt: skip
 def test_a_program_that_cannot_be_built_raises_a_build_error(body: Stmt, words: str | None) -> None:
-    buffers = [buffer("A", "float32", (8,)), buffer("C", "float32", (8,), Scope.OUTPUT)]
+    buffers = [buffer("A", 8), buffer("C", 8, scope=Scope.OUTPUT)]
     prog = program(buffers, body)
     if words is None:  # dtypes come from the buffers
         build(prog, Target())
@@ -42,16 +43,16 @@ def test_a_program_that_cannot_be_built_raises_a_build_error(body: Stmt, words: 
 
 
 def test_register_index_that_varies_at_run_time_is_refused() -> None:
-    acc = buffer("acc", "float32", (4, 8), Scope.REGISTER)
-    tile = Tile((), (("l", 8),), store("acc", (Var("i"), L), c(0.0, "float32")))
+    acc = buffer("acc", 4, 8, scope=Scope.REGISTER)
+    tile = Tile((), (("l", 8),), store("acc", (v("i"), L), f32(0.0)))
     with pytest.raises(BuildError, match="chosen at run time"):
         build(program([], For("i", c(4), Alloc(acc, tile))), Target())
 
 
 def test_mixed_dtypes_are_refused() -> None:
     value = Binary("add", read("A", L), read("B", L, dtype="int32"))
-    buffers = [buffer("A", "float32", (8,)), buffer("B", "int32", (8,)),
-               buffer("C", "float32", (8,), Scope.OUTPUT)]  # fmt: skip
+    buffers = [buffer("A", 8), buffer("B", 8, dtype="int32"),
+               buffer("C", 8, scope=Scope.OUTPUT)]  # fmt: skip
     with pytest.raises(BuildError, match="int32 where float32 is due"):
         build(program(buffers, Tile((), (("l", 8),), store("C", (L,), value))), Target())
 
@@ -77,9 +78,9 @@ def test_built_code_survives_a_pickle_and_damaged_code_is_refused() -> None:
 
 
 def test_offsets_are_printed_as_sums() -> None:
-    i = Var("i")
+    i = v("i")
     copied = store("C", (i, add(L, c(1))), read("A", add(i, c(-1)), L))
     tile = Tile((), (("l", 8),), copied, Binary("ge", i, c(1)))
-    buffers = [buffer("A", "float32", (7, 9)), buffer("C", "float32", (7, 9), Scope.OUTPUT)]
+    buffers = [buffer("A", 7, 9), buffer("C", 7, 9, scope=Scope.OUTPUT)]
     prog = program(buffers, For("i", c(7), tile))
     assert "b1[i0 * 9 + l + 1] = b0[i0 * 9 + l - 9]" in emit(prog, Target()).source

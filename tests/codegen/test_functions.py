@@ -12,8 +12,9 @@ from ansorpy.codegen.simd.functions import POLYNOMIALS
 from ansorpy.expr.expr import Binary, Call, Expr, Var
 from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.loopir.nodes import For, Scope, Tile
-from tests.codegen.programs import Array, add, buffer, c, mul, program, read, store
+from tests.codegen.programs import Array
 from tests.codegen.running import run_all, run_llvm, run_source
+from tests.loopir.build import add, buffer, c, f32, mul, program, read, store
 
 EDGES = np.array(
     [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 2.0, 1e-45, -1e-45, 1e-38, 1.1754944e-38,
@@ -66,7 +67,13 @@ def applied(fn: str, x: Array, lanes: int, dtype: str) -> Array:
     tile = Tile((), (("l", lanes),) if lanes else (),
                 store("C", (index,), Call(fn, read("A", index, dtype=dtype))))  # fmt: skip
     nest = For("i", c(len(x) // max(1, lanes)), tile)
-    prog = program([buffer("A", dtype, x.shape), buffer("C", dtype, x.shape, Scope.OUTPUT)], nest)
+    prog = program(
+        [
+            buffer("A", *x.shape, dtype=dtype),
+            buffer("C", *x.shape, scope=Scope.OUTPUT, dtype=dtype),
+        ],
+        nest,
+    )
     return run_llvm(prog, {"A": x})["C"]
 
 
@@ -110,8 +117,8 @@ def test_a_division_of_all_lanes_by_one_number_is_within_two_ulps(dtype: str, la
                 dtype=dtype), read("B", Var("i"), dtype=dtype))))  # fmt: skip
     nest = For("i", c(len(by)), For("j", c(16 // lanes), tile))
     prog = program(
-        [buffer("A", dtype, (16,)), buffer("B", dtype, by.shape),
-         buffer("C", dtype, (len(by) * 16,), Scope.OUTPUT)], nest,
+        [buffer("A", 16, dtype=dtype), buffer("B", *by.shape, dtype=dtype),
+         buffer("C", len(by) * 16, scope=Scope.OUTPUT, dtype=dtype)], nest,
     )  # fmt: skip
     found = run_all(prog, {"A": x, "B": by})["C"].reshape(len(by), 16)
     with np.errstate(all="ignore"):
@@ -130,8 +137,8 @@ def test_a_rounded_quotient_by_one_number_is_that_of_a_division() -> None:
     place = add(mul(Var("i"), 80), add(mul(Var("j"), 16), Var("l")))
     quotient = Binary("div", read("A", place), read("B", Var("i")))
     tile = Tile((), (("l", 16),), store("C", (place,), Call("round", quotient)))
-    buffers = [buffer("A", "float32", (480,)), buffer("B", "float32", by.shape)]
-    buffers.append(buffer("C", "float32", (480,), Scope.OUTPUT))
+    buffers = [buffer("A", 480), buffer("B", *by.shape)]
+    buffers.append(buffer("C", 480, scope=Scope.OUTPUT))
     prog = program(buffers, For("i", c(len(by)), For("j", c(5), tile)))
     found = run_all(prog, {"A": x.ravel(), "B": by})["C"].reshape(x.shape)
     np.testing.assert_array_equal(found, np.rint(x / by[:, None]))
@@ -148,9 +155,9 @@ def test_a_float64_function_is_within_1e_14(fn: str) -> None:
 def test_llvm_and_numba_agree_to_the_bit_on_pow() -> None:
     x = np.abs(samples("pow"))[:64]
     at = (add(mul(Var("i"), 16), Var("l")),)
-    value = Binary("pow", Call("tanh", Call("exp", read("A", *at))), c(1.5, "float32"))
+    value = Binary("pow", Call("tanh", Call("exp", read("A", *at))), f32(1.5))
     tile = Tile((), (("l", 16),), store("C", at, value))
-    buffers = [buffer("A", "float32", x.shape), buffer("C", "float32", x.shape, Scope.OUTPUT)]
+    buffers = [buffer("A", *x.shape), buffer("C", *x.shape, scope=Scope.OUTPUT)]
     prog = program(buffers, For("i", c(4), tile))
     found = run_llvm(prog, {"A": x})["C"]
     np.testing.assert_array_equal(found, run_source(prog, {"A": x})["C"])
@@ -172,7 +179,7 @@ def test_llvm_and_numba_agree_to_the_bit_on_functions_with_a_branch() -> None:
     value = Binary("mul", Call("sin", read("A", *at)), Call("cos", Call("round", read("A", *at))))
     mask = Binary("lt", at[0], c(len(x)))
     tile = Tile((), (("l", 8),), store("C", at, value), mask)
-    buffers = [buffer("A", "float32", x.shape), buffer("C", "float32", x.shape, Scope.OUTPUT)]
+    buffers = [buffer("A", *x.shape), buffer("C", *x.shape, scope=Scope.OUTPUT)]
     found = run_all(program(buffers, For("i", c(3), tile)), {"A": x})["C"]
     with np.errstate(all="ignore"):
         wide = x.astype(float)
@@ -188,8 +195,8 @@ def test_fmod_is_exact(dtype: str, lanes: int) -> None:
     at: Expr = add(mul(Var("i"), lanes), Var("l")) if lanes else Var("i")
     value = Binary("fmod", read("A", at, dtype=dtype), read("B", at, dtype=dtype))
     tile = Tile((), (("l", lanes),) if lanes else (), store("C", (at,), value))
-    buffers = [buffer(name, dtype, a.shape) for name in "AB"]
-    buffers.append(buffer("C", dtype, a.shape, Scope.OUTPUT))
+    buffers = [buffer(name, *a.shape, dtype=dtype) for name in "AB"]
+    buffers.append(buffer("C", *a.shape, scope=Scope.OUTPUT, dtype=dtype))
     prog = program(buffers, For("i", c(len(a) // max(1, lanes)), tile))
     with np.errstate(all="ignore"):
         want = np.fmod(a, b)

@@ -8,8 +8,8 @@ from ansorpy.codegen.llvm_ir import module_text, object_bytes, parse, target_mac
 from ansorpy.expr.expr import Var
 from ansorpy.loopir.nodes import For, If, Program, Tile
 from ansorpy.target import Target
-from tests.codegen.programs import add, buffer, c, lt, mul, program, read, store
 from tests.codegen.running import run_llvm
+from tests.loopir.build import add, buffer, c, lt, mul, program, read, store
 
 TARGET = Target()
 A, B, K = 3, 4, 5
@@ -22,12 +22,8 @@ def summed() -> Program:
     inner = Tile((), (), store("o", [add(mul(a, B), b)], read("x", at), "sum"))
     body = For("k", c(K), If(lt(k, add(a, c(2))), inner))
     buffers = [
-        buffer("x", "float32", [A * B * K]),
-        buffer(
-            "o",
-            "float32",
-            [A * B],
-        ),
+        buffer("x", A * B * K),
+        buffer("o", A * B),
     ]
     return program(buffers, For("a", c(A), For("b", c(B), body)))
 

@@ -15,7 +15,7 @@ from ansorpy.codegen.shared_library import build as build_library
 from ansorpy.codegen.shared_library import load as load_library
 from ansorpy.codegen.simd.matrices import LEFT, SUMS, parts, place_of
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Binary, Cast, Const, Var
+from ansorpy.expr.expr import Binary, Cast, Const
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import For, LoopKind, Matrix, Program, Scope, Seq, Stmt, Tile
 from ansorpy.loopir.passes.promote_accumulators import promote_accumulators
@@ -28,9 +28,10 @@ from ansorpy.loopir.verify import check
 from ansorpy.measure.host import local_target
 from ansorpy.rewrites.intrinsics import MATRICES, Intrinsic
 from ansorpy.target import Target
-from tests.codegen.programs import add, arrays_of, buffer, c, mul, parallel, program, read, store
+from tests.codegen.programs import arrays_of
 from tests.codegen.running import run_llvm, run_source
 from tests.codegen.test_dots import drawn, whole
+from tests.loopir.build import add, buffer, c, mul, parallel, program, read, store, v
 
 Array = npt.NDArray[Any]
 LOCAL = local_target(1)
@@ -52,11 +53,11 @@ def here(one: Intrinsic) -> Any:
 
 def product(one: Intrinsic, rows: int, lanes: int, groups: int, begins: bool = True) -> Program:
     """C[t] = 0 (or its old value), C[t] += A[t] @ B over two parts of the sum; not yet tiled."""
-    g = add(mul(Var("k"), groups), Var("g"))
-    left = read("A", Var("t"), Var("i"), add(mul(g, one.steps), Var("q")), dtype=one.left)
-    right = read("B", g, Var("j"), Var("q"), dtype=one.right)
+    g = add(mul(v("k"), groups), v("g"))
+    left = read("A", v("t"), v("i"), add(mul(g, one.steps), v("q")), dtype=one.left)
+    right = read("B", g, v("j"), v("q"), dtype=one.right)
     value = Binary("mul", Cast(one.into, left), Cast(one.into, right))
-    at = (Var("t"), Var("i"), Var("j"))
+    at = (v("t"), v("i"), v("j"))
     stmt: Stmt = For("q", c(one.steps), store("C", at, value, "sum"), LoopKind.DOT)
     stmt = For("g", c(groups), stmt, LoopKind.GROUP)
     zero = store("C", at, Const(0.0 if one.into == "float32" else 0, one.into))
@@ -69,9 +70,9 @@ def product(one: Intrinsic, rows: int, lanes: int, groups: int, begins: bool = T
     body = Seq((around(zero), sums)) if begins else Seq((around(zero), around(stmt)))
     depth = (2 if begins else 1) * groups
     buffers = [
-        buffer("A", one.left, (3, rows, depth * one.steps)),
-        buffer("B", one.right, (depth, lanes, one.steps)),
-        buffer("C", one.into, (3, rows, lanes), Scope.OUTPUT),
+        buffer("A", 3, rows, depth * one.steps, dtype=one.left),
+        buffer("B", depth, lanes, one.steps, dtype=one.right),
+        buffer("C", 3, rows, lanes, scope=Scope.OUTPUT, dtype=one.into),
     ]
     made = program(buffers, parallel("t", 3, body))
     return made if begins else _at_first(made)

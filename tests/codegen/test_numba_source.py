@@ -13,23 +13,12 @@ from ansorpy.codegen.loader import build_source
 from ansorpy.codegen.numba_source import emit
 from ansorpy.codegen.simd_file import simd_text, simd_version
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Binary, Call, Cast, Select, Var
+from ansorpy.expr.expr import Binary, Call, Cast, Select
 from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Tile
 from ansorpy.target import Target
-from tests.codegen.programs import (
-    add,
-    buffer,
-    c,
-    lt,
-    matmul,
-    mul,
-    pack,
-    parallel,
-    program,
-    read,
-    store,
-)
+from tests.codegen.programs import matmul, pack
 from tests.conftest import Golden
+from tests.loopir.build import add, buffer, c, f32, lt, mul, parallel, program, read, store, v
 
 
 def unversioned(source: str) -> str:
@@ -48,22 +37,20 @@ def test_matmul_source(golden: Golden) -> None:
 
 
 def everything() -> Program:
-    j, u, i = Var("lane"), Var("row"), Var("user name")
-    local = buffer("scratch", "float32", (4, 16), Scope.LOCAL)
+    j, u, i = v("lane"), v("row"), v("user name")
+    local = buffer("scratch", 4, 16, scope=Scope.LOCAL)
     inside = Binary("and", Binary("ge", add(i, c(-1)), c(0)), lt(j, 10))
-    padded = Select(inside, read("A", add(i, c(-1)), j), c(0.0, "float32"))
+    padded = Select(inside, read("A", add(i, c(-1)), j), f32(0.0))
     fill = Tile((("row", 4),), (("lane", 16),), store("scratch", (u, j), padded))
     value = Binary("max", Call("exp", read("scratch", u, j)), Cast("float32", mul(i, 2)))
     use = Tile((("row", 4),), (("lane", 16),), store("B", (i, u), value, "sum"), lt(j, 10))
-    start = Tile((("row", 4),), (), store("B", (i, u), c(0.0, "float32")))
+    start = Tile((("row", 4),), (), store("B", (i, u), f32(0.0)))
     body = Alloc(local, Seq((fill, If(lt(i, 3), use, Seq((use, use))))))
     loop = For("k", Binary("min", c(2), add(i, c(1))), body)
-    buffers = [buffer("A", "float32", (5, 10)), buffer("B", "float32", (5, 4), Scope.OUTPUT)]
+    buffers = [buffer("A", 5, 10), buffer("B", 5, 4, scope=Scope.OUTPUT)]
     prog = program(buffers, parallel("user name", 5, Seq((start, loop))), start)
     first, second = prog.phases
-    ahead = replace(
-        second, body=Tile((), (), store("B", (c(0), c(0)), c(1.0, "float32"))), ahead=True
-    )
+    ahead = replace(second, body=Tile((), (), store("B", (c(0), c(0)), f32(1.0))), ahead=True)
     return replace(prog, phases=(first, ahead))
 
 
@@ -113,9 +100,9 @@ def test_kernel_file_runs_without_ansorpy(tmp_path: Path, threads: int) -> None:
 @pytest.mark.slow
 def test_transposed_store_runs_without_ansorpy(tmp_path: Path) -> None:
     """Without ansorpy, LLVM has no parser of inline assembly: no instruction may be given as it."""
-    w, lane = Var("w"), Var("l")
+    w, lane = v("w"), v("l")
     tile = Tile((("w", 16),), (("l", 16),), store("B", (lane, w), read("A", w, lane)))
-    buffers = [buffer("A", "float32", (16, 16)), buffer("B", "float32", (16, 16), Scope.OUTPUT)]
+    buffers = [buffer("A", 16, 16), buffer("B", 16, 16, scope=Scope.OUTPUT)]
     write(tmp_path, program(buffers, tile))
     (tmp_path / "run.py").write_text(
         "import numpy as np, kernel\n"

@@ -7,12 +7,13 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from ansorpy.expr.expr import Binary, Cast, Expr, Select, Var
+from ansorpy.expr.expr import Binary, Cast, Expr, Select
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import For, Program, Scope, Seq, Tile
 from ansorpy.loopir.rewrite import walk_stmt
-from tests.codegen.programs import Array, add, buffer, c, lt, mul, program, read, store
+from tests.codegen.programs import Array
 from tests.codegen.running import AVX2, run_llvm, run_source
+from tests.loopir.build import add, buffer, c, f32, lt, mul, program, read, store, v
 
 CASES = 60
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def random_case(seed: int) -> tuple[Program, dict[str, Array]]:
         for n in order:
             scale, shift = pick(1, 1, 1, 2, 3), pick(0, 0, 1)
             scale = abs(scale) if injective else scale
-            parts.append(add(mul(Var(n), scale), c(shift)))
+            parts.append(add(mul(v(n), scale), c(shift)))
             extents.append((ranges[n] - 1) * scale + shift + 1)
         return parts or [c(0)], extents or [1]
 
@@ -52,11 +53,11 @@ def random_case(seed: int) -> tuple[Program, dict[str, Array]]:
         over = [n for n in ranges if rng.random() < 0.75]
         at, extents = index(over, False)
         name = f"A{k}"
-        buffers.append(buffer(name, "float32", extents))
+        buffers.append(buffer(name, *extents))
         inputs[name] = rng.integers(-3, 4, extents).astype(np.float32)
         value: Expr = read(name, *at)
         if rng.random() < 0.4:
-            options: tuple[Expr, ...] = (c(1.0, "float32"), Cast("float32", Var("i")))
+            options: tuple[Expr, ...] = (f32(1.0), Cast("float32", v("i")))
             other = options[int(rng.integers(2))]
             cond = random_condition(rng, ranges)
             value = Select(cond, value, other)
@@ -66,10 +67,8 @@ def random_case(seed: int) -> tuple[Program, dict[str, Array]]:
         total = Binary(pick("add", "mul", "max"), total, value)
     mask = random_condition(rng, ranges) if rng.random() < 0.5 else None
     tile = Tile(dims, wide, store("C", where, total, combiner), mask)
-    flat = buffer("C", "float32", shape, Scope.OUTPUT)
-    init: Tile | For = Tile(
-        (), (), store("C", [Var(f"z{k}") for k in range(len(shape))], c(2.0, "float32"))
-    )
+    flat = buffer("C", *shape, scope=Scope.OUTPUT)
+    init: Tile | For = Tile((), (), store("C", [v(f"z{k}") for k in range(len(shape))], f32(2.0)))
     for k, extent in reversed(list(enumerate(shape))):
         init = For(f"z{k}", c(extent), init)
     return program([*buffers, flat], init, For("i", c(outer), Seq((tile,)))), inputs
@@ -77,13 +76,13 @@ def random_case(seed: int) -> tuple[Program, dict[str, Array]]:
 
 def random_condition(rng: np.random.Generator, ranges: Mapping[str, int]) -> Expr:
     some = [n for n in ranges if rng.random() < 0.6] or ["i"]
-    total = add(*(mul(Var(n), int(rng.choice([1, 1, 2, 4]))) for n in some))
+    total = add(*(mul(v(n), int(rng.choice([1, 1, 2, 4]))) for n in some))
     limit = int(rng.integers(0, sum(ranges[n] for n in some) + 2))
     kind = int(rng.integers(4))
     if kind == 0:
         return Binary("ge", total, c(limit))
     if kind == 1:
-        return Binary("and", lt(total, limit), lt(Var("i"), int(rng.integers(1, 4))))
+        return Binary("and", lt(total, limit), lt(v("i"), int(rng.integers(1, 4))))
     if kind == 2:
         return Binary("ne", Binary("mod", total, c(3)), c(1))
     return lt(total, limit)

@@ -23,14 +23,15 @@ from ansorpy.codegen.shared_library import LoadedLibrary
 from ansorpy.codegen.shared_library import build as build_library
 from ansorpy.codegen.shared_library import load as load_library
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Binary, Var
+from ansorpy.expr.expr import Binary
 from ansorpy.loopir.nodes import Phase, Scope, Tile
 from ansorpy.target import Target
-from tests.codegen.programs import add, buffer, c, guarded, parallel, program, read, store
+from tests.codegen.programs import guarded
 from tests.codegen.test_shared_library import exported, three_phases
+from tests.loopir.build import add, buffer, c, f32, parallel, program, read, store, v
 
 Array = npt.NDArray[Any]
-AT = Var("i")
+AT = v("i")
 THREADS = [1, 2, 3, 7]
 CALLS = 4000
 K = np.arange(64, dtype=np.float32)
@@ -46,12 +47,11 @@ class Counter:
     def __init__(self, tasks: int, factor: float) -> None:
         scopes = (Scope.OUTPUT, Scope.OUTPUT)
         buffers = [
-            buffer(name, "float32", [tasks], scope)
-            for name, scope in zip("op", scopes, strict=True)
+            buffer(name, tasks, scope=scope) for name, scope in zip("op", scopes, strict=True)
         ]
-        ones = Tile((), (), store("o", [AT], add(read("o", AT), c(1.0, "float32"))))
+        ones = Tile((), (), store("o", [AT], add(read("o", AT), f32(1.0))))
         mirrored = read("o", Binary("sub", c(tasks - 1), AT))
-        product = Binary("mul", mirrored, c(factor, "float32"))
+        product = Binary("mul", mirrored, f32(factor))
         scaled = Tile((), (), store("p", [AT], product))
         both = program(buffers, parallel("i", tasks, ones), parallel("i", tasks, scaled))
         self.loaded, self.factor = load(build(both, Target())), factor

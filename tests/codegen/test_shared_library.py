@@ -20,24 +20,14 @@ from ansorpy.codegen.runtime.c_entry import SUFFIXES
 from ansorpy.codegen.runtime.thread_pool import ThreadPool
 from ansorpy.codegen.shared_library import build, load
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Binary, Call, Const, Expr, Var
+from ansorpy.expr.expr import Binary, Call, Const, Expr
 from ansorpy.loopir.nodes import Phase, Program, Scope, Stmt, Tile
 from ansorpy.target import Target
-from tests.codegen.programs import (
-    add,
-    buffer,
-    guarded,
-    matmul,
-    mul,
-    pack,
-    parallel,
-    program,
-    read,
-    store,
-)
+from tests.codegen.programs import guarded, matmul, pack
+from tests.loopir.build import add, buffer, mul, parallel, program, read, store, v
 
 Array = npt.NDArray[Any]
-AT, L = Var("i"), Var("l")
+AT, L = v("i"), v("l")
 
 
 def row(name: str) -> Expr:
@@ -54,12 +44,12 @@ def three_phases() -> Program:
         return parallel("i", 8, Tile((), lanes, store(name, at, value)))
 
     buffers = (
-        buffer("A", "float32", (64,)),
-        buffer("K", "float32", (64,), Scope.CONSTANT),
-        buffer("T", "float32", (64,), Scope.GLOBAL),
-        buffer("W", "float32", (64,)),
-        buffer("W2", "float32", (64,), Scope.GLOBAL),
-        buffer("C", "float32", (64,), Scope.OUTPUT),
+        buffer("A", 64),
+        buffer("K", 64, scope=Scope.CONSTANT),
+        buffer("T", 64, scope=Scope.GLOBAL),
+        buffer("W", 64),
+        buffer("W2", 64, scope=Scope.GLOBAL),
+        buffer("C", 64, scope=Scope.OUTPUT),
     )
     phases = (
         Phase("squares", each("W2", mul(row("W"), row("W"))), ahead=True),
@@ -177,7 +167,7 @@ def test_only_a_kernel_with_functions_of_libm_depends_on_it(linker: tuple[str, .
     at = (add(mul(AT, 8), L),)
     value = Binary("pow", Call("cos", row("A")), Const(3.0, "float32"))
     body = parallel("i", 8, Tile((), (("l", 8),), store("C", at, value)))
-    buffers = [buffer("A", "float32", (64,)), buffer("C", "float32", (64,), Scope.OUTPUT)]
+    buffers = [buffer("A", 64), buffer("C", 64, scope=Scope.OUTPUT)]
     built = build(exported(program(buffers, body), linkers=(linker,)), Target())
     if built.note.startswith("no linker"):
         pytest.skip(built.note)
@@ -225,7 +215,7 @@ def test_a_library_for_another_processor_is_refused() -> None:
 
 def test_a_scalar_program_is_refused_as_a_library() -> None:
     prog = program(
-        [buffer("A", "float32", (4,)), buffer("C", "float32", (4,), Scope.OUTPUT)],
+        [buffer("A", 4), buffer("C", 4, scope=Scope.OUTPUT)],
         store("C", (AT,), read("A", AT)),
     )
     with pytest.raises(BuildError, match="not tiled"):

@@ -11,11 +11,11 @@ from ansorpy.codegen.structured_tile import structured
 from ansorpy.codegen.symbols import SymbolTable, memory
 from ansorpy.codegen.tile_printer import definition, expression_text
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Binary, Var
+from ansorpy.expr.expr import Binary
 from ansorpy.loopir.hints import Hints
 from ansorpy.loopir.nodes import Scope, Tile
 from ansorpy.loopir.printer import stmt_text
-from tests.codegen.programs import add, buffer, c, lt, mul, read, store
+from tests.loopir.build import add, buffer, c, f32, lt, mul, read, store, v
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_parser_reads_back_every_expression(text: str) -> None:
 
 
 def test_definition_of_a_tile_reads_back_as_the_same_structure() -> None:
-    place = (add(Var("i"), c(-1)), add(mul(Var("v"), 16), Var("l")))
+    place = (add(v("i"), c(-1)), add(mul(v("v"), 16), v("l")))
     tile = Tile(
         (("v", 3),), (("l", 16),), store("C", place, read("A", *place), "max"),
-        lt(Var("l"), Var("i")), hints=Hints(reload=True, non_temporal=True),
+        lt(v("l"), v("i")), hints=Hints(reload=True, non_temporal=True),
     )  # fmt: skip
     table = SymbolTable({
-        "A": memory(buffer("A", "float32", (8, 48)), "b0"),
-        "C": memory(buffer("C", "float32", (8, 48), Scope.OUTPUT), "b1"),
+        "A": memory(buffer("A", 8, 48), "b0"),
+        "C": memory(buffer("C", 8, 48, scope=Scope.OUTPUT), "b1"),
     }).with_var("i", "i0", c(8))  # fmt: skip
     made = structured(tile, table)
     text = definition("made", made)
@@ -65,8 +65,8 @@ def test_definition_of_a_tile_reads_back_as_the_same_structure() -> None:
 def test_every_hint_reaches_the_compiler_of_a_delivered_file(name: str) -> None:
     """A hint needs no change of the printer, the parser or the structure between them."""
     given = Hints(**{name: True})
-    table = SymbolTable({key: memory(buffer(key, "float32", (8,)), key) for key in "AC"})
-    tile = Tile((), (("l", 8),), store("C", (Var("l"),), read("A", Var("l"))), hints=given)
+    table = SymbolTable({key: memory(buffer(key, 8), key) for key in "AC"})
+    tile = Tile((), (("l", 8),), store("C", (v("l"),), read("A", v("l"))), hints=given)
     scope = {"tile": parse}
     exec(definition("made", structured(tile, table)), scope)  # our own text
     assert getattr(scope["made"], "hints", None) == given
@@ -74,10 +74,10 @@ def test_every_hint_reaches_the_compiler_of_a_delivered_file(name: str) -> None:
 
 
 def test_tiles_of_equal_structure_have_one_key() -> None:
-    table = SymbolTable({name: memory(buffer(name, "float32", (8,)), name) for name in "AC"})
+    table = SymbolTable({name: memory(buffer(name, 8), name) for name in "AC"})
 
     def key(value: float) -> object:
-        tile = Tile((), (("l", 8),), store("C", (Var("l"),), c(value, "float32")))
+        tile = Tile((), (("l", 8),), store("C", (v("l"),), f32(value)))
         return structured(tile, table).key
 
     assert key(1.0) == key(1.0)
@@ -88,8 +88,8 @@ def test_tiles_of_equal_structure_have_one_key() -> None:
     ("lanes", "width"), [((("x", 8), ("y", 4)), 1), ((("x", 8),), 4)], ids=["two", "wide"]
 )
 def test_tiles_for_a_gpu_are_refused(lanes: tuple[tuple[str, int], ...], width: int) -> None:
-    table = SymbolTable({name: memory(buffer(name, "float32", (8,)), name) for name in "AC"})
-    value = Binary("add", read("A", Var("x")), read("A", c(0)))
-    tile = Tile((), lanes, store("C", (Var("x"),), value), access_width=width)
+    table = SymbolTable({name: memory(buffer(name, 8), name) for name in "AC"})
+    value = Binary("add", read("A", v("x")), read("A", c(0)))
+    tile = Tile((), lanes, store("C", (v("x"),), value), access_width=width)
     with pytest.raises(BuildError, match="expected at most one variable, one element"):
         structured(tile, table)

@@ -35,19 +35,9 @@ from ansorpy.plan.choices import plans
 from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from tests.codegen.programs import (
-    Array,
-    add,
-    buffer,
-    c,
-    lt,
-    mul,
-    parallel,
-    program,
-    read,
-    store,
-)
+from tests.codegen.programs import Array
 from tests.codegen.running import AVX2, SSE, run_all
+from tests.loopir.build import add, buffer, c, f32, lt, mul, parallel, program, read, store
 from tests.night import night
 
 RNG = np.random.default_rng(7)
@@ -72,7 +62,7 @@ def agree(prog: Program, inputs: Mapping[str, Array], source: bool = True) -> di
 
 
 def out(shape: tuple[int, ...], dtype: str = "float32", name: str = "C"):  # type: ignore[no-untyped-def]
-    return buffer(name, dtype, shape, Scope.OUTPUT)
+    return buffer(name, *shape, scope=Scope.OUTPUT, dtype=dtype)
 
 
 # ---- stores
@@ -90,23 +80,21 @@ def test_a_transposing_store_equals_the_interpreter(lanes: int, rows: int, maske
         mask = part if mask is None else Binary("and", mask, part)
     tile = Tile((("u", rows), ("v", 2)), (("l", lanes),),
                 store("C", (column, U), read("A", U, column)), mask)  # fmt: skip
-    prog = program([buffer("A", "float32", (n, m)), out((m, n))], tile)
+    prog = program([buffer("A", n, m), out((m, n))], tile)
     agree(prog, {"A": normal(n, m)}, source=rows == 5)
 
 
 def test_a_transposing_store_combines_with_its_target() -> None:
     tile = Tile((("u", 5),), (("l", 8),), store("C", (L, U), read("A", U, L), "sum"), lt(L, 7))
-    zero = For(
-        "i", c(7), Tile((), (("l", 8),), store("C", (Var("i"), L), c(2.0, "float32")), lt(L, 5))
-    )
-    prog = program([buffer("A", "float32", (5, 7)), out((7, 5))], Seq((zero, tile)))
+    zero = For("i", c(7), Tile((), (("l", 8),), store("C", (Var("i"), L), f32(2.0)), lt(L, 5)))
+    prog = program([buffer("A", 5, 7), out((7, 5))], Seq((zero, tile)))
     agree(prog, {"A": normal(5, 7)})
 
 
 def test_scattered_stores_and_strided_loads_equal_the_interpreter() -> None:
     tile = Tile((), (("l", 8),), store("C", (mul(L, 3),), read("A", mul(L, 2))), lt(L, 7))
-    fill = Tile((), (("l", 32),), store("C", (L,), c(1.0, "float32")), lt(L, 19))
-    prog = program([buffer("A", "float32", (13,)), out((19,))], Seq((fill, tile)))
+    fill = Tile((), (("l", 32),), store("C", (L,), f32(1.0)), lt(L, 19))
+    prog = program([buffer("A", 13), out((19,))], Seq((fill, tile)))
     agree(prog, {"A": normal(13)})
 
 
@@ -119,7 +107,7 @@ def test_a_masked_load_of_every_other_element_stays_inside_the_buffer(
     value = read("A", add(mul(L, 2), c(first)))
     tile = Tile((), (("l", 16),), store("C", (L,), value), lt(L, count))
     size = 2 * count - 1 + first
-    prog = program([buffer("A", "float32", (size,)), out((count,))], tile)
+    prog = program([buffer("A", size), out((count,))], tile)
     agree(prog, {"A": normal(size)}, source=count in (7, 9))
 
 
@@ -142,13 +130,13 @@ def test_a_padded_load_of_every_other_element_reads_allowed_lanes_only(
     place = add(mul(L, 2), mul(Var("i"), moving), c(-left))
     inside = Binary("and", Binary("ge", place, c(0)), lt(place, size))
     above = Binary("and", Binary("ge", Var("i"), c(1)), inside)
-    zero = c(0.0, "float32")
+    zero = f32(0.0)
     value = add(
         Select(inside, read("A", Var("i"), place), zero),
         Select(above, read("A", add(Var("i"), c(-1)), place), zero),
     )
     tile = Tile((), (("l", lanes),), store("C", (Var("i"), L), value))
-    buffers = [buffer("A", "float32", (3, size)), out((3, lanes))]
+    buffers = [buffer("A", 3, size), out((3, lanes))]
     prog = program(buffers, For("i", c(3), tile))
     inputs = {"A": normal(3, size)}
     expected = agree(prog, inputs, source=lanes == 8 and (left, moving) in ((1, 3), (3, 0)))["C"]
@@ -166,9 +154,9 @@ def test_a_padded_load_under_a_condition_of_the_row_reads_allowed_lanes_only(
     place = add(L, c(-left))
     inside = Binary("and", Binary("ge", place, c(0)), lt(place, size))
     allowed = Binary("and", Binary("ge", Var("i"), c(1)), inside)
-    value = Select(allowed, read("A", add(Var("i"), c(-1)), place), c(0.0, "float32"))
+    value = Select(allowed, read("A", add(Var("i"), c(-1)), place), f32(0.0))
     tile = Tile((), (("l", lanes),), store("C", (Var("i"), L), value), lt(L, min(lanes, size + 2)))
-    buffers = [buffer("A", "float32", (2, size)), out((3, lanes))]
+    buffers = [buffer("A", 2, size), out((3, lanes))]
     prog = program(buffers, For("i", c(3), tile))
     inputs = {"A": normal(2, size)}
     expected = np.zeros((3, lanes), np.float32)
@@ -182,14 +170,14 @@ def test_a_padded_load_under_a_condition_of_the_row_reads_allowed_lanes_only(
 def test_reversed_and_broadcast_loads_equal_the_interpreter() -> None:
     value = add(read("A", Binary("sub", c(15), L)), read("A", c(3)), read("A", Var("i")))
     loop = For("i", c(3), Tile((), (("l", 16),), store("C", (Var("i"), L), value)))
-    agree(program([buffer("A", "float32", (16,)), out((3, 16))], loop), {"A": normal(16)})
+    agree(program([buffer("A", 16), out((3, 16))], loop), {"A": normal(16)})
 
 
 def test_division_of_lane_indices_equals_the_interpreter() -> None:
     index = add(mul(Var("i"), 16), L)
     value = read("A", Binary("floordiv", index, c(6)), Binary("mod", index, c(6)))
     loop = For("i", c(3), Tile((), (("l", 16),), store("C", (index,), value), lt(index, 42)))
-    agree(program([buffer("A", "float32", (7, 6)), out((42,))], loop), {"A": normal(7, 6)})
+    agree(program([buffer("A", 7, 6), out((42,))], loop), {"A": normal(7, 6)})
 
 
 def test_embedding_gathers_rows() -> None:
@@ -197,7 +185,7 @@ def test_embedding_gathers_rows() -> None:
     one = Tile((), (("l", 8),), store("C", (Var("i"), L), read("W", row, L)), lt(L, 6))
     column = Cast("int64", read("I", L, dtype="int32"))
     two = Tile((), (("l", 8),), store("D", (L,), read("W", column, c(2))), lt(L, 5))
-    buffers = [buffer("I", "int32", (5,)), buffer("W", "float32", (9, 6)),
+    buffers = [buffer("I", 5, dtype="int32"), buffer("W", 9, 6),
                out((5, 6)), out((5,), name="D")]  # fmt: skip
     prog = program(buffers, For("i", c(5), one), two)
     inputs = {"I": np.array([3, 8, 0, 5, 8], np.int32), "W": normal(9, 6)}
@@ -215,11 +203,11 @@ def test_padding_reads_nothing_outside_the_buffer() -> None:
     for shift in (-1, 0, 1):
         place = add(mul(Var("jo"), 8), L, c(shift))
         inside = Binary("and", Binary("ge", place, c(0)), lt(place, 21))
-        taps.append(Select(inside, read("A", Var("i"), place), c(0.0, "float32")))
+        taps.append(Select(inside, read("A", Var("i"), place), f32(0.0)))
     column = add(mul(Var("jo"), 8), L)
     tile = Tile((), (("l", 8),), store("C", (Var("i"), column), add(*taps)), lt(column, 21))
     nest = parallel("i", 4, For("jo", c(3), tile))
-    prog = program([buffer("A", "float32", (4, 21)), out((4, 21))], nest)
+    prog = program([buffer("A", 4, 21), out((4, 21))], nest)
     agree(prog, {"A": normal(4, 21)})
 
 
@@ -230,10 +218,8 @@ def test_a_masked_load_is_zero_in_other_lanes(edge: float, selects: bool, rows: 
     place = add(Var("i"), c(-1)) if rows else add(Var("i"), L)
     inside = Binary("ge", place, c(0)) if rows else lt(place, 10)
     found = read("A", place, L) if rows else read("A", c(2), place)
-    tile = Tile(
-        (), (("l", 8),), store("C", (Var("i"), L), Select(inside, found, c(edge, "float32")))
-    )
-    prog = program([buffer("A", "float32", (4, 12)), out((4, 8))], For("i", c(4), tile))
+    tile = Tile((), (("l", 8),), store("C", (Var("i"), L), Select(inside, found, f32(edge))))
+    prog = program([buffer("A", 4, 12), out((4, 8))], For("i", c(4), tile))
     a = normal(4, 12)
     got, expected = agree(prog, {"A": a}), interpret(prog, {"A": a})
     np.testing.assert_array_equal(np.signbit(got["C"]), np.signbit(expected["C"]))
@@ -244,11 +230,11 @@ def test_a_masked_load_is_zero_in_other_lanes(edge: float, selects: bool, rows: 
 def test_padding_of_rows_is_a_scalar_condition() -> None:
     row = add(Var("i"), U, c(-1))
     inside = Binary("and", Binary("ge", row, c(0)), lt(row, 4))
-    vector = Select(inside, read("A", row, L), c(0.5, "float32"))
-    scalar = Select(inside, read("B", row), c(-1.0, "float32"))
+    vector = Select(inside, read("A", row, L), f32(0.5))
+    scalar = Select(inside, read("B", row), f32(-1.0))
     tile = Tile((("u", 3),), (("l", 8),), store("C", (Var("i"), U, L), add(vector, scalar)))
     prog = program(
-        [buffer("A", "float32", (4, 8)), buffer("B", "float32", (4,)), out((4, 3, 8))],
+        [buffer("A", 4, 8), buffer("B", 4), out((4, 3, 8))],
         parallel("i", 4, tile),
     )
     agree(prog, {"A": normal(4, 8), "B": normal(4)})
@@ -256,10 +242,10 @@ def test_padding_of_rows_is_a_scalar_condition() -> None:
 
 def test_a_select_on_data_equals_the_interpreter() -> None:
     x, y = read("A", L), read("B", L)
-    value = Select(Binary("gt", x, y), Binary("sub", x, y), Select(lt(L, 4), y, c(7.0, "float32")))
+    value = Select(Binary("gt", x, y), Binary("sub", x, y), Select(lt(L, 4), y, f32(7.0)))
     tile = Tile((), (("l", 16),), store("C", (L,), value), Binary("ne", L, c(5)))
-    fill = Tile((), (("l", 16),), store("C", (L,), c(0.0, "float32")))
-    prog = program([buffer("A", "float32", (16,)), buffer("B", "float32", (16,)), out((16,))],
+    fill = Tile((), (("l", 16),), store("C", (L,), f32(0.0)))
+    prog = program([buffer("A", 16), buffer("B", 16), out((16,))],
                    Seq((fill, tile)))  # fmt: skip
     agree(prog, {"A": normal(16), "B": normal(16)})
 
@@ -267,7 +253,7 @@ def test_a_select_on_data_equals_the_interpreter() -> None:
 def test_a_masked_scalar_tile_with_dims_equals_the_interpreter() -> None:
     i = add(mul(Var("io"), 4), U)
     tile = Tile((("u", 4),), (), store("C", (i,), mul(read("A", i), read("A", i))), lt(i, 10))
-    prog = program([buffer("A", "float32", (10,)), out((10,))], parallel("io", 3, tile))
+    prog = program([buffer("A", 10), out((10,))], parallel("io", 3, tile))
     agree(prog, {"A": normal(10)})
 
 
@@ -278,7 +264,7 @@ def test_comparisons_beyond_32_bits_do_not_overflow(op: str, times: int) -> None
     cond = Binary(op, mul(L, c(times)), limit)
     chosen = Select(cond, read("X", Var("i"), L), Const(1.0, "float32"))
     prog = program(
-        (buffer("X", "float32", (40, 16), Scope.INPUT), out((40, 16))),
+        (buffer("X", 40, 16), out((40, 16))),
         For("i", c(40), Tile((), (("l", 16),), store("C", (Var("i"), L), chosen))),
     )
     got = agree(prog, {"X": normal(40, 16)})["C"]
@@ -288,8 +274,8 @@ def test_comparisons_beyond_32_bits_do_not_overflow(op: str, times: int) -> None
 def test_a_disjunction_as_mask_equals_the_interpreter() -> None:
     cond = Binary("or", lt(L, 3), Binary("eq", add(L, Var("i")), c(12)))
     tile = Tile((), (("l", 16),), store("C", (Var("i"), L), read("A", L), "sum"), cond)
-    fill = Tile((), (("l", 16),), store("C", (Var("i"), L), c(1.0, "float32")))
-    prog = program([buffer("A", "float32", (16,)), out((3, 16))], For("i", c(3), Seq((fill, tile))))
+    fill = Tile((), (("l", 16),), store("C", (Var("i"), L), f32(1.0)))
+    prog = program([buffer("A", 16), out((3, 16))], For("i", c(3), Seq((fill, tile))))
     agree(prog, {"A": normal(16)})
 
 
@@ -300,7 +286,7 @@ def test_loads_of_four_vectors_come_before_their_stores(columns: int) -> None:
     tile = Tile(
         (("v", 6),), (("l", 16),), store("C", (at,), add(read("A", at), read("B", at))), mask
     )
-    buffers = [buffer("A", "float32", (columns,)), buffer("B", "float32", (columns,))]
+    buffers = [buffer("A", columns), buffer("B", columns)]
     prog = program([*buffers, out((columns,))], tile)
     agree(prog, {"A": normal(columns), "B": normal(columns)})
     text = module_text(prog, AVX512)
@@ -312,21 +298,21 @@ def test_loads_of_four_vectors_come_before_their_stores(columns: int) -> None:
 def test_a_tile_that_reads_its_target_keeps_the_order_of_loads_and_stores() -> None:
     step = store("C", (add(V, c(1)), L), add(read("C", V, L), read("A", V, L)))
     tile = Tile((("v", 6),), (("l", 16),), step)
-    first = Tile((), (("l", 16),), store("C", (c(0), L), c(1.0, "float32")))
-    prog = program([buffer("A", "float32", (6, 16)), out((7, 16))], Seq((first, tile)))
+    first = Tile((), (("l", 16),), store("C", (c(0), L), f32(1.0)))
+    prog = program([buffer("A", 6, 16), out((7, 16))], Seq((first, tile)))
     agree(prog, {"A": normal(6, 16)})
 
 
 def _non_temporal(rows: int, width: int) -> Program:
     """C[i, j] = A[i, j] + 1, in tiles that go past the caches."""
     at, row = add(mul(V, 16), L), Var("i") if rows > 1 else c(0)
-    value = add(read("A", row, at), c(1.0, "float32"))
+    value = add(read("A", row, at), f32(1.0))
     mask = lt(at, width) if width % 16 else None
     dims = (("v", -(-width // 16)),)
     tile = Tile(
         dims, (("l", 16),), store("C", (row, at), value), mask, hints=Hints(non_temporal=True)
     )
-    shapes = buffer("A", "float32", (rows, width)), out((rows, width))
+    shapes = buffer("A", rows, width), out((rows, width))
     tasks = For("i", c(rows), tile, kind=LoopKind.PARALLEL) if rows > 1 else tile
     return program([*shapes], tasks)
 
@@ -370,7 +356,7 @@ def test_a_reduction_along_lanes_equals_the_interpreter(
     tile = Tile((("u", 3), ("v", 2)), (("l", lanes),), combined,
                 lt(column, m) if masked else None)  # fmt: skip
     first = Tile((("u", 3),), (), store("C", (U,), start))
-    prog = program([buffer("A", "float32", (3, m)), out((3,))], Seq((first, tile)))
+    prog = program([buffer("A", 3, m), out((3,))], Seq((first, tile)))
     data = RNG.choice(np.array([1, -1, 2], np.float32), (3, m))
     agree(prog, {"A": data}, source=lanes == 16)
 
@@ -378,13 +364,13 @@ def test_a_reduction_along_lanes_equals_the_interpreter(
 def test_a_dot_product_into_a_scalar_register_equals_the_interpreter() -> None:
     k = add(mul(Var("ko"), 8), L)
     value = mul(read("A", Var("i"), k), read("B", k))
-    acc = buffer("acc", "float32", (), Scope.REGISTER)
+    acc = buffer("acc", scope=Scope.REGISTER)
     body = Seq((
-        Tile((), (), store("acc", (), c(0.0, "float32"))),
+        Tile((), (), store("acc", (), f32(0.0))),
         For("ko", c(3), Tile((), (("l", 8),), store("acc", (), value, "sum"), lt(k, 21))),
         Tile((), (), store("C", (Var("i"),), read("acc"))),
     ))  # fmt: skip
-    prog = program([buffer("A", "float32", (4, 21)), buffer("B", "float32", (21,)), out((4,))],
+    prog = program([buffer("A", 4, 21), buffer("B", 21), out((4,))],
                    parallel("i", 4, Alloc(acc, body)))  # fmt: skip
     agree(prog, {"A": normal(4, 21), "B": normal(21)})
 
@@ -392,15 +378,15 @@ def test_a_dot_product_into_a_scalar_register_equals_the_interpreter() -> None:
 def test_dims_are_reduced_in_memory_and_in_registers() -> None:
     value = mul(read("A", U), read("B", U, L))
     memory = Tile((("u", 5),), (("l", 8),), store("C", (L,), value, "sum"), lt(L, 7))
-    fill = Tile((), (("l", 8),), store("C", (L,), c(0.0, "float32")), lt(L, 7))
-    acc = buffer("acc", "float32", (8,), Scope.REGISTER)
+    fill = Tile((), (("l", 8),), store("C", (L,), f32(0.0)), lt(L, 7))
+    acc = buffer("acc", 8, scope=Scope.REGISTER)
     registers = Alloc(acc, Seq((
-        Tile((), (("l", 8),), store("acc", (L,), c(1.0, "float32"))),
+        Tile((), (("l", 8),), store("acc", (L,), f32(1.0))),
         Tile((("u", 5),), (("l", 8),), store("acc", (L,), value, "sum"),
              Binary("and", lt(L, 7), lt(add(U, L), 9))),
         Tile((), (("l", 8),), store("D", (L,), read("acc", L)), lt(L, 7)),
     )))  # fmt: skip
-    buffers = [buffer("A", "float32", (5,)), buffer("B", "float32", (5, 7)), out((7,)),
+    buffers = [buffer("A", 5), buffer("B", 5, 7), out((7,)),
                out((7,), name="D")]  # fmt: skip
     prog = program(buffers, Seq((fill, memory)), registers)
     agree(prog, {"A": normal(5), "B": normal(5, 7)})
@@ -425,7 +411,7 @@ def test_argmax_and_argmin_return_value_and_first_index(
         For("ko", c(3 if along == "lane" else 19), scan),
     ))  # fmt: skip
     nest = For("i", c(8), body) if along == "lane" else body
-    buffers = [buffer("A", dtype, (8, 19)), out((8,), dtype, "M"), out((8,), "int32", "P")]
+    buffers = [buffer("A", 8, 19, dtype=dtype), out((8,), dtype, "M"), out((8,), "int32", "P")]
     data = RNG.integers(-4, 4, (8, 19)).astype(dtype)
     found = agree(program(buffers, nest), {"A": data})
     best = data.argmax(1) if combiner == "argmax" else data.argmin(1)
@@ -434,7 +420,7 @@ def test_argmax_and_argmin_return_value_and_first_index(
 
 def test_argmax_prefers_nan_as_numpy_does() -> None:
     k = L
-    start = (c(float("-inf"), "float32"), c(2**31 - 1, "int32"))
+    start = (f32(float("-inf")), c(2**31 - 1, "int32"))
     body = Seq((
         Tile((), (), Store(("M", "P"), (c(0),), start)),
         Tile((), (("l", 16),),
@@ -442,9 +428,7 @@ def test_argmax_prefers_nan_as_numpy_does() -> None:
     ))  # fmt: skip
     data = np.arange(16, dtype=np.float32)
     data[[5, 9]] = np.nan
-    prog = program(
-        [buffer("A", "float32", (16,)), out((1,), name="M"), out((1,), "int32", "P")], body
-    )
+    prog = program([buffer("A", 16), out((1,), name="M"), out((1,), "int32", "P")], body)
     assert run_all(prog, {"A": data})["P"][0] == 5
 
 
@@ -470,7 +454,7 @@ def test_max_and_min_propagate_nan(op: str, dtype: str, lanes: int) -> None:
     a[0], b[1] = np.nan, np.nan
     if lanes > 2:
         a[3], b[3] = np.nan, np.nan
-    buffers = [*(buffer(name, dtype, (lanes,)) for name in "AB"),
+    buffers = [*(buffer(name, lanes, dtype=dtype) for name in "AB"),
                *(out((lanes,), dtype, name) for name in "CD"), out((1,), dtype, "E")]  # fmt: skip
     start = Tile((), (), store("E", (c(0),), c(0.0, dtype)))
     prog = program(buffers, both, bent, start, largest)
@@ -495,7 +479,7 @@ def test_max_and_min_are_opaque_to_the_optimiser(
 ) -> None:
     """LLVM would make two comparisons of the minimum and of the code that keeps a NaN."""
     pair = Binary("min", read("A", L, dtype=dtype), read("B", L, dtype=dtype))
-    buffers = [*(buffer(one, dtype, (lanes,)) for one in "AB"), out((lanes,), dtype)]
+    buffers = [*(buffer(one, lanes, dtype=dtype) for one in "AB"), out((lanes,), dtype)]
     text = module_text(program(buffers, Tile((), (("l", lanes),), store("C", (L,), pair))), target)
     assert f"@llvm.x86.{name}(" in text.replace('"', "")
 
@@ -507,7 +491,7 @@ def test_ordered_copies_of_a_reduction_compute_the_same(
     lanes: int, dtype: str, ordered: bool
 ) -> None:
     """C[u, l] += A[u, k] B[k, l], two copies per iteration; the sums are hidden if ordered."""
-    acc = buffer("acc", dtype, (3, lanes), Scope.REGISTER)
+    acc = buffer("acc", 3, lanes, scope=Scope.REGISTER, dtype=dtype)
     dims, across, hints = (("u", 3),), (("l", lanes),), Hints(in_order=ordered)
     places = [add(mul(Var("k"), 2), c(n)) for n in range(2)]
     values = [mul(read("A", U, at, dtype=dtype), read("B", at, L, dtype=dtype)) for at in places]
@@ -515,7 +499,11 @@ def test_ordered_copies_of_a_reduction_compute_the_same(
     start = Tile(dims, across, store("acc", (U, L), c(0, dtype)))
     back = Tile(dims, across, store("C", (U, L), read("acc", U, L, dtype=dtype)))
     loop = For("k", c(4), Seq(tuple(copies)))
-    buffers = [buffer("A", dtype, (3, 8)), buffer("B", dtype, (8, lanes)), out((3, lanes), dtype)]
+    buffers = [
+        buffer("A", 3, 8, dtype=dtype),
+        buffer("B", 8, lanes, dtype=dtype),
+        out((3, lanes), dtype),
+    ]
     prog = program(buffers, Alloc(acc, Seq((start, loop, back))))
     hidden = 6 if ordered and dtype == "float32" else 0
     assert module_text(prog, AVX512).count("asm sideeffect") == hidden
@@ -527,36 +515,36 @@ def test_ordered_copies_of_a_reduction_compute_the_same(
 
 
 def test_registers_keep_values_across_branches_and_dynamic_loops() -> None:
-    acc = buffer("acc", "float32", (2, 8), Scope.REGISTER)
+    acc = buffer("acc", 2, 8, scope=Scope.REGISTER)
     dims, lanes, at = (("u", 2),), (("l", 8),), (U, L)
     extent = Binary("min", c(3), Binary("sub", c(7), mul(Var("i"), 2)))
     twice = Tile(dims, lanes, store("acc", at, read("acc", *at), "sum"))
     plus = Tile(dims, lanes, store("acc", at, read("A", Var("k"), L), "sum"))
     body = Seq((
-        Tile(dims, lanes, store("acc", at, c(1.0, "float32"))),
+        Tile(dims, lanes, store("acc", at, f32(1.0))),
         For("k", extent, If(lt(Var("k"), 2), plus, twice)),
         If(Binary("eq", Binary("mod", Var("i"), c(2)), c(0)), twice),
         Tile(dims, lanes, store("C", (Var("i"), U, L), read("acc", *at))),
     ))  # fmt: skip
-    prog = program([buffer("A", "float32", (3, 8)), out((5, 2, 8))],
+    prog = program([buffer("A", 3, 8), out((5, 2, 8))],
                    parallel("i", 5, Alloc(acc, body)))  # fmt: skip
     agree(prog, {"A": normal(3, 8)})
 
 
 def test_scratch_is_private_to_a_task_and_same_names_shadow() -> None:
-    local = buffer("s", "float32", (3, 10), Scope.LOCAL)
+    local = buffer("s", 3, 10, scope=Scope.LOCAL)
     fill = For(
         "r",
         c(3),
         Tile((), (("l", 16),), store("s", (Var("r"), L), read("A", Var("i"), L)), lt(L, 10)),
     )
     use = Tile((("u", 3),), (("l", 16),), store("C", (Var("i"), U, L), read("s", U, L)), lt(L, 10))
-    again = Alloc(buffer("s", "float32", (8,), Scope.REGISTER), Seq((
+    again = Alloc(buffer("s", 8, scope=Scope.REGISTER), Seq((
         Tile((), (("l", 8),), store("s", (L,), read("A", Var("i"), L))),
         Tile((), (("l", 8),), store("C", (Var("i"), c(0), L), read("s", L), "sum")),
     )))  # fmt: skip
     nest = parallel("i", 2, parallel("j", 1, Seq((Alloc(local, Seq((fill, use))), again))))
-    prog = program([buffer("A", "float32", (2, 10)), out((2, 3, 10))], nest)
+    prog = program([buffer("A", 2, 10), out((2, 3, 10))], nest)
     agree(prog, {"A": normal(2, 10)})
 
 
@@ -587,7 +575,9 @@ def test_integer_arithmetic_equals_numpy(dtype: str, op: str, lanes: int) -> Non
         else Tile((), (), store("C", (L,), value))
     )
     nest = For("i", c(3), body) if lanes else For("l", c(48), body)
-    prog = program([buffer("A", dtype, (48,)), buffer("B", dtype, (48,)), out((48,), dtype)], nest)
+    prog = program(
+        [buffer("A", 48, dtype=dtype), buffer("B", 48, dtype=dtype), out((48,), dtype)], nest
+    )
     found = run_all(prog, {"A": a, "B": b}, source=op == "floordiv")["C"]
     numpy = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": np.floor_divide,
              "mod": np.remainder, "max": np.maximum, "min": np.minimum}[op]  # fmt: skip
@@ -605,7 +595,7 @@ def test_division_by_a_constant_floors(by: int) -> None:
         for name, op in (("C", "floordiv"), ("D", "mod"))
     ]
     prog = program(
-        [buffer("A", "int32", (32,)), out((32,), "int32"), out((32,), "int32", "D")], *tiles
+        [buffer("A", 32, dtype="int32"), out((32,), "int32"), out((32,), "int32", "D")], *tiles
     )
     found = run_all(prog, {"A": a})
     np.testing.assert_array_equal(found["C"], a // by)
@@ -616,7 +606,7 @@ def test_division_by_zero_does_not_trap() -> None:
     x, y = read("A", L, dtype="int32"), read("B", L, dtype="int32")
     tile = Tile((), (("l", 16),), store("C", (L,), Binary("floordiv", x, y)))
     scalar = For("l", c(16), Tile((), (), store("D", (L,), Binary("mod", x, y))))
-    buffers = [buffer("A", "int32", (16,)), buffer("B", "int32", (16,)), out((16,), "int32"),
+    buffers = [buffer("A", 16, dtype="int32"), buffer("B", 16, dtype="int32"), out((16,), "int32"),
                out((16,), "int32", "D")]  # fmt: skip
     run_all(program(buffers, tile, scalar),
             {"A": np.full(16, 5, np.int32), "B": np.zeros(16, np.int32)})  # fmt: skip
@@ -635,7 +625,10 @@ def test_casts_equal_numpy(old: str) -> None:
         Tile((), (("l", 16),), store(f"C{k}", (L,), Cast(new, read("A", L, dtype=old))))
         for k, new in enumerate(news)
     ]
-    buffers = [buffer("A", old, (16,)), *(out((16,), new, f"C{k}") for k, new in enumerate(news))]
+    buffers = [
+        buffer("A", 16, dtype=old),
+        *(out((16,), new, f"C{k}") for k, new in enumerate(news)),
+    ]
     found = run_all(program(buffers, *tiles), {"A": a}, source=old == "float32")
     for k, new in enumerate(news):
         np.testing.assert_array_equal(found[f"C{k}"], a.astype(new), err_msg=new)
@@ -650,7 +643,7 @@ def test_uint64_beyond_int64_converts_to_and_from_float64(lanes: int) -> None:
         for name, value in (("C", there), ("D", Cast("float64", back)))
     ]
     nests = tiles if lanes else [For("l", c(8), tile) for tile in tiles]
-    buffers = [buffer("A", "float64", (8,)), out((8,), "uint64"), out((8,), "float64", "D")]
+    buffers = [buffer("A", 8, dtype="float64"), out((8,), "uint64"), out((8,), "float64", "D")]
     found = run_all(program(buffers, *nests), {"A": a})
     np.testing.assert_array_equal(found["C"], a.astype(np.uint64))
     np.testing.assert_array_equal(found["D"], np.trunc(a))
@@ -662,7 +655,7 @@ def test_float16_is_computed_in_float32(lanes: int) -> None:
     value = mul(read("A", L, dtype="float16"), c(0.5, "float16"))
     tile = Tile((), (("l", 8),) if lanes else (), store("C", (L,), value))
     nest = tile if lanes else For("l", c(8), tile)
-    prog = program([buffer("A", "float16", (8,)), out((8,), "float16")], nest)
+    prog = program([buffer("A", 8, dtype="float16"), out((8,), "float16")], nest)
     want = (a.astype(np.float32) * np.float32(0.5)).astype(np.float16)
     np.testing.assert_array_equal(run_all(prog, {"A": a})["C"], want)
 
@@ -671,7 +664,7 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
     x = np.array([1.0, 1.00390625, 1.01171875, -3.14159, 3.4e38, np.inf, np.nan, 1e-40], np.float32)
     there = Tile((), (("l", 8),), store("C", (L,), Cast("bfloat16", read("A", L))))
     back = Tile((), (("l", 8),), store("D", (L,), Cast("float32", read("C", L, dtype="bfloat16"))))
-    buffers = [buffer("A", "float32", (8,)), out((8,), "bfloat16"), out((8,), name="D")]
+    buffers = [buffer("A", 8), out((8,), "bfloat16"), out((8,), name="D")]
     found = run_all(program(buffers, there, back), {"A": x})
     bits = x.view(np.uint32).astype(np.uint64)
     want = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint32) << 16
@@ -682,12 +675,10 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
 
 def test_logic_on_bools_equals_numpy() -> None:
     a, b = read("A", L, dtype="bool"), read("B", L, dtype="bool")
-    value = Binary(
-        "or", Call("not", a), Binary("and", b, Binary("gt", read("X", L), c(0.0, "float32")))
-    )
+    value = Binary("or", Call("not", a), Binary("and", b, Binary("gt", read("X", L), f32(0.0))))
     tile = Tile((), (("l", 16),), store("C", (L,), value))
-    buffers = [buffer("A", "bool", (16,)), buffer("B", "bool", (16,)),
-               buffer("X", "float32", (16,)),
+    buffers = [buffer("A", 16, dtype="bool"), buffer("B", 16, dtype="bool"),
+               buffer("X", 16),
                out((16,), "bool")]  # fmt: skip
     inputs = {"A": RNG.random(16) > 0.5, "B": RNG.random(16) > 0.5, "X": normal(16)}
     found = run_all(program(buffers, tile), inputs)["C"]
@@ -696,13 +687,13 @@ def test_logic_on_bools_equals_numpy() -> None:
 
 def test_a_row_of_a_float64_matmul_equals_the_interpreter() -> None:
     value = mul(read("A", Var("k"), dtype="float64"), read("B", Var("k"), L, dtype="float64"))
-    acc = buffer("acc", "float64", (8,), Scope.REGISTER)
+    acc = buffer("acc", 8, scope=Scope.REGISTER, dtype="float64")
     body = Alloc(acc, Seq((
         Tile((), (("l", 8),), store("acc", (L,), Const(0.0, "float64"))),
         For("k", c(9), Tile((), (("l", 8),), store("acc", (L,), value, "sum"))),
         Tile((), (("l", 8),), store("C", (L,), read("acc", L, dtype="float64"))),
     )))  # fmt: skip
-    prog = program([buffer("A", "float64", (9,)), buffer("B", "float64", (9, 8)),
+    prog = program([buffer("A", 9, dtype="float64"), buffer("B", 9, 8, dtype="float64"),
                     out((8,), "float64")], body)  # fmt: skip
     agree(
         prog,
@@ -719,10 +710,8 @@ def test_columns_are_loaded_by_transposing(lanes: int, rows: int, masked: bool) 
     mask = Binary("and", lt(column, m), lt(U, n - 1)) if masked else None
     tile = Tile((("v", 2), ("u", rows)), (("l", lanes),),
                 store("C", (U, column), read("A", column, U)), mask)  # fmt: skip
-    fill = For(
-        "i", c(n), For("l", c(m), Tile((), (), store("C", (Var("i"), L), c(9.0, "float32"))))
-    )
-    prog = program([buffer("A", "float32", (m, n)), out((n, m))], fill, tile)
+    fill = For("i", c(n), For("l", c(m), Tile((), (), store("C", (Var("i"), L), f32(9.0)))))
+    prog = program([buffer("A", m, n), out((n, m))], fill, tile)
     agree(prog, {"A": normal(m, n)}, source=rows == 5)
 
 
@@ -734,7 +723,7 @@ def test_strided_loads_of_every_dtype_equal_numpy(dtype: str) -> None:
         tile = Tile(
             (), (("l", 16),), store("C", (Var("i"), L), read("A", Var("i"), place, dtype=dtype))
         )
-        prog = program([buffer("A", dtype, (4, 33)), out((4, 16), dtype)], For("i", c(4), tile))
+        prog = program([buffer("A", 4, 33, dtype=dtype), out((4, 16), dtype)], For("i", c(4), tile))
         found = run_all(prog, {"A": data}, source=step == 2)["C"]
         np.testing.assert_array_equal(found, data[:, [first + step * k for k in range(16)]])
 
@@ -758,10 +747,10 @@ def test_a_prefetch_of_any_address_changes_nothing(offset: str) -> None:
     row, line = Var("i"), Binary("mod", Var("p"), c(2))
     far = {"next": 0, "past the end": 1 << 40, "before the start": -(1 << 40)}[offset]
     place = add(add(mul(add(row, c(1)), 32), mul(line, 16)), c(far))
-    value = add(read("A", row, add(mul(V, 16), L)), c(1.0, "float32"))
+    value = add(read("A", row, add(mul(V, 16), L)), f32(1.0))
     tile = Tile((("v", 2),), (("l", 16),), store("C", (row, add(mul(V, 16), L)), value))
     body = For("p", c(4), Seq((tile, Prefetch("A", place))))
-    prog = program([buffer("A", "float32", (3, 32)), out((3, 32))], For("i", c(3), body))
+    prog = program([buffer("A", 3, 32), out((3, 32))], For("i", c(3), body))
     assert module_text(prog, AVX512).count('call void @"llvm.prefetch.p0"') == 1
     assert emit(prog, AVX512).source.count("prefetch(b0 + (") == 1
     agree(prog, {"A": normal(3, 32)})

@@ -10,8 +10,7 @@ from ansorpy.codegen.simt.assemble import BIN, Resources
 from ansorpy.cost import estimator
 from ansorpy.cost.estimator import EstimatedCode
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Const, Var
-from ansorpy.loopir.nodes import Alloc, Buffer, Phase, Program, Scope, Store, Tile
+from ansorpy.loopir.nodes import Alloc, Program, Scope, Tile
 from ansorpy.measure.backend import backend
 from ansorpy.measure.estimates import ESTIMATOR
 from ansorpy.measure.outcome import Estimated, Failed
@@ -19,6 +18,7 @@ from ansorpy.target import cuda_target
 from ansorpy.topi import workloads
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.fuzz.pairs import draw
+from tests.loopir.build import buffer, f32, program, store, v
 
 TARGET = cuda_target("sm_90")
 
@@ -69,12 +69,10 @@ def test_a_candidate_that_spills_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_ptxas")
 def test_more_sums_than_registers_fail_without_ptxas() -> None:
-    sums = Buffer("sums", "float32", (Const(300),), Scope.REGISTER)
-    out = Buffer("out", "float32", (Const(300),), Scope.OUTPUT)
-    rows = (("r", 300),)
-    begin = Tile(rows, (), Store(("sums",), (Var("r"),), (Const(0.0, "float32"),)))
-    program = Program("p", (out,), (Phase("out", Alloc(sums, begin)),))
-    failed = estimator.build(program, TARGET).outcome
+    sums = buffer("sums", 300, scope=Scope.REGISTER)
+    out = buffer("out", 300, scope=Scope.OUTPUT)
+    begin = Tile((("r", 300),), (), store("sums", (v("r"),), f32(0.0)))
+    failed = estimator.build(program((out,), Alloc(sums, begin)), TARGET).outcome
     assert isinstance(failed, Failed)
     assert failed.kind == "spills"
     assert failed.message.endswith("300 registers of a thread; expected at most 255")

@@ -20,9 +20,9 @@ from ansorpy.cost.simt_facts import (
     least_registers,
     program_facts,
 )
-from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
+from ansorpy.expr.expr import Expr
 from ansorpy.gpus import PRESETS
-from ansorpy.loopir.nodes import Alloc, Buffer, Phase, Program, Scope, Store, Tile
+from ansorpy.loopir.nodes import Alloc, Phase, Program, Scope, Tile
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.target import cuda_target
@@ -34,6 +34,7 @@ from tests.codegen.simt.test_matrix_products import bound
 from tests.codegen.simt.test_matrix_products import product as bf16_product
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.fuzz.pairs import draw
+from tests.loopir.build import buffer, c, mul, read, store, v
 
 TARGET = cuda_target("sm_90")
 
@@ -187,13 +188,12 @@ def test_launches_ahead_are_not_timed() -> None:
 
 def access(index: tuple[Expr, ...], shape: tuple[int, ...], *, width: int = 1) -> WarpTraffic:
     """Return the traffic of a read by 2 x 32 lanes over 4 rows."""
-    buffer = Buffer("A", "float32", tuple(map(Const, shape)), Scope.INPUT)
-    store = Store(("C",), (Var("r"), Var("l")), (Read("A", index, "float32"),))
-    tile = Tile((("r", 4),), (("o", 2), ("l", 32)), store, access_width=width)
-    return traffic(tile, buffer, index, {"b": 1})
+    body = store("C", (R, L), read("A", *index))
+    tile = Tile((("r", 4),), (("o", 2), ("l", 32)), body, access_width=width)
+    return traffic(tile, buffer("A", *shape), index, {"b": 1})
 
 
-R, L, B = Var("r"), Var("l"), Var("b")
+R, L, B = v("r"), v("l"), v("b")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ R, L, B = Var("r"), Var("l"), Var("b")
         ((L, R), (32, 4), WarpTraffic(4, 32 / 2, 4 * 4)),  # 4 rows in 16 bytes; 4 threads of a bank
         ((R, B), (4, 32), WarpTraffic(4, 4, 4)),  # one element for all threads
         (
-            (Binary("mul", L, Const(32)), R),
+            (mul(L, 32), R),
             (1024, 4),
             WarpTraffic(4, 32, 4 * 32),
         ),  # all threads on one bank
@@ -224,12 +224,12 @@ def test_a_wide_access_needs_fewer_requests_and_as_many_bytes() -> None:
 
 
 def test_a_gather_has_a_sector_for_every_thread() -> None:
-    found = access((Read("I", (L,), "int64"), R), (4, 4))
+    found = access((read("I", L, dtype="int64"), R), (4, 4))
     assert found == WarpTraffic(4, 4 * 32, 4 * 32)
 
 
 def test_registers_of_a_tile_are_those_of_one_thread() -> None:
-    sums = Buffer("sums", "float64", (Const(8), Const(128)), Scope.REGISTER)
-    store = Store(("sums",), (R, L), (Const(0.0, "float64"),))
-    alloc = Alloc(sums, Tile((("r", 8),), (("l", 128),), store))
+    sums = buffer("sums", 8, 128, scope=Scope.REGISTER, dtype="float64")
+    body = store("sums", (R, L), c(0.0, "float64"))
+    alloc = Alloc(sums, Tile((("r", 8),), (("l", 128),), body))
     assert least_registers(Phase("p", alloc)) == 2 * 8

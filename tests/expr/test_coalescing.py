@@ -5,14 +5,14 @@ import pytest
 
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.expr.coalescing import RequestSectors, request_sectors
-from ansorpy.expr.expr import Binary, Expr, Read, Var
+from ansorpy.expr.expr import Binary, Expr, Read
 from ansorpy.loopir.nodes import Scope, Tile
 from ansorpy.target import GpuTarget
-from tests.codegen.programs import buffer, c, parallel, program, read, store
 from tests.emulation.log import LoggedKernel
+from tests.loopir.build import buffer, c, parallel, program, read, store, v
 
 GPU = GpuTarget(cpu="sm_90")
-L = Var("l")
+L = v("l")
 COLUMNS = 512
 
 
@@ -24,15 +24,15 @@ def times(factor: int) -> Expr:
 @pytest.mark.parametrize(
     ("index", "lanes"),
     [
-        ((Var("i"), L), 32),
-        ((Var("i"), L), 7),
-        ((Var("i"), times(2)), 32),
-        ((Var("i"), times(8)), 64),
-        ((Var("i"), times(15)), 32),
-        ((L, Var("i")), 4),
-        ((Var("i"), Binary("floordiv", L, c(4))), 32),
-        ((Var("i"), Binary("mod", times(5), c(16))), 32),
-        ((Var("i"), c(3)), 32),
+        ((v("i"), L), 32),
+        ((v("i"), L), 7),
+        ((v("i"), times(2)), 32),
+        ((v("i"), times(8)), 64),
+        ((v("i"), times(15)), 32),
+        ((L, v("i")), 4),
+        ((v("i"), Binary("floordiv", L, c(4))), 32),
+        ((v("i"), Binary("mod", times(5), c(16))), 32),
+        ((v("i"), c(3)), 32),
     ],
     ids=str,
 )
@@ -41,10 +41,10 @@ def test_sectors_are_those_of_the_requests_of_an_emulated_kernel(
 ) -> None:
     rows = 4
     buffers = [
-        buffer("A", dtype, (rows, COLUMNS)),
-        buffer("B", dtype, (rows, COLUMNS), Scope.OUTPUT),
+        buffer("A", rows, COLUMNS, dtype=dtype),
+        buffer("B", rows, COLUMNS, scope=Scope.OUTPUT, dtype=dtype),
     ]
-    tile = Tile((), (("l", lanes),), store("B", (Var("i"), L), Read("A", index, dtype)))
+    tile = Tile((), (("l", lanes),), store("B", (v("i"), L), Read("A", index, dtype)))
     code = simt_code(program(buffers, parallel("i", rows, tile)), GPU)
     size_bytes = np.dtype(dtype).itemsize
     arrays = [np.zeros(rows * COLUMNS * size_bytes + 256, np.uint8) for _ in buffers]
@@ -63,7 +63,7 @@ def test_an_index_that_reads_memory_takes_a_sector_of_each_thread() -> None:
 
 
 def test_lanes_of_several_variables_are_row_major_threads() -> None:
-    index, lanes = (Var("j"), Var("i")), [("i", 4), ("j", 16)]
+    index, lanes = (v("j"), v("i")), [("i", 4), ("j", 16)]
     found = request_sectors(index, (16, 64), 4, lanes, {})
     assert found == RequestSectors(32, 16, 4)
     assert request_sectors(index[::-1], (64, 16), 4, lanes, {}) == RequestSectors(32, 4, 4)

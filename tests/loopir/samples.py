@@ -1,61 +1,21 @@
 """Small hand-written programs of every level, shared by the loop IR tests."""
 
-from ansorpy.expr.expr import Binary, Cast, Const, Expr, Read, Select, Var
-from ansorpy.loopir.nodes import (
-    Alloc,
-    Buffer,
-    For,
-    If,
-    LoopKind,
-    Phase,
-    Program,
-    Scope,
-    Stmt,
-    Store,
-    Tile,
-)
+from ansorpy.expr.expr import Binary, Cast, Const, Select
+from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Store, Tile
 from ansorpy.loopir.rewrite import nest, seq
-
-
-def c(value: int) -> Const:
-    return Const(value)
-
-
-def f32(value: float) -> Const:
-    return Const(value, "float32")
-
-
-def v(name: str) -> Var:
-    return Var(name)
-
-
-def add(a: Expr, b: Expr) -> Expr:
-    return Binary("add", a, b)
-
-
-def mul(a: Expr, b: Expr) -> Expr:
-    return Binary("mul", a, b)
-
-
-def lt(a: Expr, b: Expr) -> Expr:
-    return Binary("lt", a, b)
-
-
-def read(name: str, *indices: Expr, dtype: str = "float32") -> Read:
-    return Read(name, indices, dtype)
-
-
-def buffer(name: str, *shape: int | Expr, scope: Scope, dtype: str = "float32") -> Buffer:
-    extents = tuple(Const(s) if isinstance(s, int) else s for s in shape)
-    return Buffer(name, dtype, extents, scope)
-
-
-def store(name: str, index: tuple[Expr, ...], value: Expr, combiner: str | None = None) -> Store:
-    return Store((name,), index, (value,), combiner)
-
-
-def program(buffers: tuple[Buffer, ...], *bodies: Stmt) -> Program:
-    return Program("p", buffers, tuple(Phase(f"p{n}", body) for n, body in enumerate(bodies)))
+from tests.loopir.build import (
+    add,
+    buffer,
+    c,
+    f32,
+    lt,
+    mul,
+    parallel,
+    program,
+    read,
+    store,
+    v,
+)
 
 
 def matmul(m: int, n: int, k: int) -> Program:
@@ -63,11 +23,11 @@ def matmul(m: int, n: int, k: int) -> Program:
     ijk = mul(read("A", v("i"), v("k")), read("B", v("k"), v("j")))
     inner = For("k", c(k), store("C", (v("i"), v("j")), ijk, "sum"))
     start = store("C", (v("i"), v("j")), f32(0.0))
-    body = For("i", c(m), nest((("j", c(n)),), seq(start, inner)), LoopKind.PARALLEL)
+    body = parallel("i", m, For("j", c(n), seq(start, inner)))
     return program(
         (
-            buffer("A", m, k, scope=Scope.INPUT),
-            buffer("B", k, n, scope=Scope.INPUT),
+            buffer("A", m, k),
+            buffer("B", k, n),
             buffer("C", m, n, scope=Scope.OUTPUT),
         ),
         body,
@@ -76,8 +36,8 @@ def matmul(m: int, n: int, k: int) -> Program:
 
 def tiled_matmul(m: int, n: int, k: int, rows: int, lanes: int) -> Program:
     """The same with a register tile of `rows` x `lanes`; tails are masked, nothing need divide."""
-    i = add(mul(v("i0"), c(rows)), v("i1"))
-    j = add(mul(v("j0"), c(lanes)), v("j1"))
+    i = add(mul(v("i0"), rows), v("i1"))
+    j = add(mul(v("j0"), lanes), v("j1"))
     mask = Binary("and", lt(i, c(m)), lt(j, c(n)))
     dims, wide = (("i1", rows),), (("j1", lanes),)
     acc = (v("i1"), v("j1"))
@@ -88,12 +48,8 @@ def tiled_matmul(m: int, n: int, k: int, rows: int, lanes: int) -> Program:
         Tile(dims, wide, store("C", (i, j), read("acc", *acc)), mask),
     )
     registers = buffer("acc", rows, lanes, scope=Scope.REGISTER)
-    loops = For(
-        "i0",
-        c(-(-m // rows)),
-        For("j0", c(-(-n // lanes)), Alloc(registers, body)),
-        LoopKind.PARALLEL,
-    )
+    columns = For("j0", c(-(-n // lanes)), Alloc(registers, body))
+    loops = parallel("i0", -(-m // rows), columns)
     return program(matmul(m, n, k).buffers, loops)
 
 
@@ -105,7 +61,7 @@ def padded_shift(n: int) -> Program:
     final = If(even, store("O", (v("i"),), twice), store("O", (v("i"),), read("T", v("i"))))
     return program(
         (
-            buffer("A", n, scope=Scope.INPUT),
+            buffer("A", n),
             buffer("T", n, scope=Scope.GLOBAL),
             buffer("O", n, scope=Scope.OUTPUT),
         ),
@@ -121,7 +77,7 @@ def argmax(rows: int, n: int) -> Program:
     loop = For("j", c(n), Store(("V", "I"), (v("r"),), pair, "argmax"))
     return program(
         (
-            buffer("A", rows, n, scope=Scope.INPUT),
+            buffer("A", rows, n),
             buffer("V", rows, scope=Scope.OUTPUT),
             buffer("I", rows, scope=Scope.OUTPUT, dtype="int32"),
         ),
@@ -135,6 +91,6 @@ def symbolic_copy(n: int) -> Program:
     outer = Binary("floordiv", Binary("sub", add(c(n), v("s")), c(1)), v("s"))
     body = If(lt(at, c(n)), store("O", (at,), read("A", at)))
     return program(
-        (buffer("A", n, scope=Scope.INPUT), buffer("O", n, scope=Scope.OUTPUT)),
+        (buffer("A", n), buffer("O", n, scope=Scope.OUTPUT)),
         nest((("i0", outer), ("i1", v("s"))), body),
     )

@@ -8,21 +8,8 @@ from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Select
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, Program, Scope, Seq, Stmt, Store
 from ansorpy.loopir.rewrite import map_stmt
-from tests.loopir.samples import (
-    argmax,
-    buffer,
-    c,
-    f32,
-    lt,
-    matmul,
-    padded_shift,
-    program,
-    read,
-    store,
-    symbolic_copy,
-    tiled_matmul,
-    v,
-)
+from tests.loopir.build import buffer, c, f32, lt, program, read, store, v
+from tests.loopir.samples import argmax, matmul, padded_shift, symbolic_copy, tiled_matmul
 
 F32 = np.float32
 

@@ -1,6 +1,7 @@
 from ansorpy.loopir.nodes import For, LoopKind, Seq, Store
 from ansorpy.loopir.printer import headline, stmt_text, text
-from tests.loopir.samples import argmax, c, padded_shift, read, tiled_matmul, v
+from tests.loopir.build import c, read, v
+from tests.loopir.samples import argmax, padded_shift, tiled_matmul
 
 TILED = """\
 program p

@@ -10,7 +10,8 @@ from ansorpy.loopir.rewrite import (
     stores,
     substitute_stmt,
 )
-from tests.loopir.samples import buffer, c, matmul, mul, read, store, v
+from tests.loopir.build import buffer, c, mul, read, store, v
+from tests.loopir.samples import matmul
 
 
 def test_substitution_stops_at_the_loop_that_binds_the_name() -> None:

@@ -19,23 +19,8 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.verify import Level, check
-from tests.loopir.samples import (
-    add,
-    argmax,
-    buffer,
-    c,
-    f32,
-    lt,
-    matmul,
-    mul,
-    padded_shift,
-    program,
-    read,
-    store,
-    symbolic_copy,
-    tiled_matmul,
-    v,
-)
+from tests.loopir.build import add, buffer, c, f32, lt, mul, program, read, store, v
+from tests.loopir.samples import argmax, matmul, padded_shift, symbolic_copy, tiled_matmul
 
 A = buffer("A", 4, scope=Scope.INPUT)
 O = buffer("O", 4, scope=Scope.OUTPUT)  # noqa: E741

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from ansorpy.codegen.simt.writer import simt_code
-from ansorpy.expr.expr import Binary, Expr, Read, Var
+from ansorpy.expr.expr import Binary, Expr, Read
 from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Stmt, Tile
-from tests.codegen.programs import add, buffer, c, lt, mul, parallel, program, read, store
 from tests.codegen.simt.test_writer import GPU
 from tests.emulation.log import LoggedKernel
 from tests.emulation.report import Log
+from tests.loopir.build import add, buffer, c, lt, mul, parallel, program, read, store, v
 
 LANES: Final = 64
-L, ROW, K = Var("l"), Var("i"), Var("k")
+L, ROW, K = v("l"), v("i"), v("k")
 WIDE: Final = (("l", LANES),)
 TURNED: Final = Binary("sub", c(LANES - 1), L)
 
@@ -57,18 +57,18 @@ def staged(count: int, ahead: int, late: bool = False) -> Stmt:
     after = Binary("mod", add(K, c(ahead)), c(count))
     first = [two(c(n), fill) for n in range(ahead)]
     body = [two(after, fill), two(Binary("mod", K, c(count)), load)]
-    scratch = buffer("s2", "float32", (count, LANES), Scope.LOCAL)
+    scratch = buffer("s2", count, LANES, scope=Scope.LOCAL)
     return Alloc(scratch, Seq((*first, loop(*body, extent=5))))
 
 
 def built(*stmts: Stmt) -> Program:
     """Return a program of four blocks with scratch of four words per thread."""
     buffers = [
-        buffer("A", "float32", (4, LANES)),
-        buffer("B", "float32", (4, 4 * LANES), Scope.OUTPUT),
-        buffer("S", "float32", (4,), Scope.OUTPUT),
+        buffer("A", 4, LANES),
+        buffer("B", 4, 4 * LANES, scope=Scope.OUTPUT),
+        buffer("S", 4, scope=Scope.OUTPUT),
     ]
-    scratch = buffer("s", "float32", (4 * LANES,), Scope.LOCAL)
+    scratch = buffer("s", 4 * LANES, scope=Scope.LOCAL)
     return program(buffers, parallel("i", 4, Alloc(scratch, Seq(stmts))))
 
 

@@ -14,14 +14,14 @@ from ansorpy.codegen.simt.memory import with_dynamic_memory
 from ansorpy.codegen.simt.ptx import joined_ptx, ptx
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import BuildError, DeviceError
-from ansorpy.expr.expr import Binary, Var
+from ansorpy.expr.expr import Binary
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Alloc, Program, Scope, Seq, Tile
 from ansorpy.target import GpuTarget, cuda_target
-from tests.codegen.programs import add, buffer, c, parallel, program, read, store
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.emulation.device import build_texts
 from tests.emulation.device.device import EmulatedDevice
+from tests.loopir.build import add, buffer, c, parallel, program, read, store, v
 
 GPU = replace(cuda_target("sm_90"), shared_bytes=227 * 1024)
 LANES = 64
@@ -30,7 +30,7 @@ EXTERN = ".extern .shared .align 16 .b8 dynamic_shared[];"
 
 def turned(size: int) -> Program:
     """B[i, l] = A[i, 63 - l], by way of the last elements of two scratch arrays."""
-    lane, row, last = Var("l"), Var("i"), c(size - LANES)
+    lane, row, last = v("l"), v("i"), c(size - LANES)
     wide = (("l", LANES),)
     there = add(Binary("sub", c(LANES - 1), lane), last)
     body = Seq((
@@ -38,11 +38,11 @@ def turned(size: int) -> Program:
         Tile((), wide, store("t", (add(lane, last),), read("s", there))),
         Tile((), wide, store("B", (row, lane), read("t", add(lane, last)))),
     ))  # fmt: skip
-    inner = Alloc(buffer("t", "float32", (size,), Scope.LOCAL), body)
-    outer = Alloc(buffer("s", "float32", (size,), Scope.LOCAL), inner)
+    inner = Alloc(buffer("t", size, scope=Scope.LOCAL), body)
+    outer = Alloc(buffer("s", size, scope=Scope.LOCAL), inner)
     buffers = [
-        buffer("A", "float32", (2, LANES)),
-        buffer("B", "float32", (2, LANES), Scope.OUTPUT),
+        buffer("A", 2, LANES),
+        buffer("B", 2, LANES, scope=Scope.OUTPUT),
     ]
     return program(buffers, parallel("i", 2, outer))
 

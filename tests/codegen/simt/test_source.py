@@ -16,7 +16,6 @@ from ansorpy import te
 from ansorpy.codegen.simt.source import kernel_source
 from ansorpy.errors import BuildError
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.expr.expr import Var
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Alloc, Program, Scope, Tile
 from ansorpy.measure.verify.cases import make_cases
@@ -26,12 +25,13 @@ from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.suites import SUITE_SMALL
-from tests.codegen.programs import buffer, matmul, read, store
-from tests.codegen.programs import program as program_of
+from tests.codegen.programs import matmul
 from tests.codegen.simt.source_executor import FLAT, Array, Executor
 from tests.codegen.simt.test_library import LIBRARY, WHOLE, gpu
 from tests.conftest import Golden
 from tests.fuzz.pairs import draw
+from tests.loopir.build import buffer, read, store, v
+from tests.loopir.build import program as program_of
 from tests.night import night
 from tests.topi.test_operators import CASES
 
@@ -208,9 +208,9 @@ def mutants(source: str) -> list[tuple[str, str]]:
 
 def test_more_static_shared_memory_than_a_kernel_may_have_is_refused() -> None:
     size = 1 << 14
-    copied = Tile((), (("l", 32),), store("B", (Var("l"),), read("s", Var("l"))))
-    scratch = Alloc(buffer("s", "float32", (size,), Scope.LOCAL), copied)
-    wide = program_of([buffer("B", "float32", (32,), Scope.OUTPUT)], scratch)
+    copied = Tile((), (("l", 32),), store("B", (v("l"),), read("s", v("l"))))
+    scratch = Alloc(buffer("s", size, scope=Scope.LOCAL), copied)
+    wide = program_of([buffer("B", 32, scope=Scope.OUTPUT)], scratch)
     with pytest.raises(BuildError) as raised:
         kernel_source(wide, replace(gpu(32), shared_bytes=100_000))
     assert str(raised.value) == (

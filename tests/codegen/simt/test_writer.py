@@ -10,23 +10,24 @@ from ansorpy.codegen.simt.launch import Launch
 from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Binary, Call, Expr, Select, Var
+from ansorpy.expr.expr import Binary, Call, Expr, Select
 from ansorpy.loopir.nodes import Alloc, For, Matrix, Prefetch, Program, Scope, Seq, Stmt, Tile
 from ansorpy.target import GpuTarget
-from tests.codegen.programs import add, buffer, c, matmul, mul, parallel, program, read, store
+from tests.codegen.programs import matmul
 from tests.conftest import Golden
+from tests.loopir.build import add, buffer, c, f32, mul, parallel, program, read, store, v
 
 GPU = GpuTarget(cpu="sm_90")
-L, ROW = Var("l"), Var("i")
+L, ROW = v("l"), v("i")
 BARRIER = 'call void @"llvm.nvvm.barrier.cta.sync.aligned.all"'
 
 
 def rows(lanes: int, *tiles: Tile) -> Program:
     """Tiles over A, B (4, lanes) and S (4,), one block per row i."""
     buffers = [
-        buffer("A", "float32", (4, lanes)),
-        buffer("B", "float32", (4, lanes), Scope.OUTPUT),
-        buffer("S", "float32", (4,), Scope.OUTPUT),
+        buffer("A", 4, lanes),
+        buffer("B", 4, lanes, scope=Scope.OUTPUT),
+        buffer("S", 4, scope=Scope.OUTPUT),
     ]
     return program(buffers, parallel("i", 4, Seq(tiles)))
 
@@ -66,8 +67,8 @@ def test_loads_of_written_buffers_stay_behind_barriers() -> None:
     """A store of the same thread before the barrier says nothing: another thread stored since."""
     lanes = 64
     there = Binary("sub", c(lanes - 1), L)
-    other = Tile((), (("l", lanes),), store("B", (ROW, there), c(2.0, "float32")))
-    buffers = [*rows(lanes).buffers, buffer("C", "float32", (4, lanes), Scope.OUTPUT)]
+    other = Tile((), (("l", lanes),), store("B", (ROW, there), f32(2.0)))
+    buffers = [*rows(lanes).buffers, buffer("C", 4, lanes, scope=Scope.OUTPUT)]
     taken = Tile((), (("l", lanes),), store("C", (ROW, L), read("B", ROW, L)))
     prog = program(buffers, parallel("i", 4, Seq((copied(lanes), other, taken))))
     text = text_of(prog)
@@ -91,7 +92,7 @@ def test_a_condition_that_all_threads_decide_alike_is_not_computed(
     limit: int, compared: int
 ) -> None:
     """Elements 32 d + l below `limit`, d = 0, 1: one of two groups of 32 has a condition."""
-    place = add(mul(Var("d"), c(32)), L)
+    place = add(mul(v("d"), c(32)), L)
     mask = Binary("lt", place, c(limit))
     text = text_of(
         rows(
@@ -110,7 +111,7 @@ def test_one_thread_stores_a_tile_without_lanes() -> None:
 
 def test_lanes_are_digits_of_the_number_of_a_thread() -> None:
     lanes = (("m", 2), ("h", 4), ("l", 8))
-    place = add(add(mul(Var("m"), c(32)), mul(Var("h"), c(8))), L)
+    place = add(add(mul(v("m"), c(32)), mul(v("h"), c(8))), L)
     text = text_of(rows(64, Tile((), lanes, store("B", (ROW, place), read("A", ROW, place)))))
     assert re.findall(r"(?:udiv|urem) i32 %v\d+, (\d+)", text)[:4] == ["32", "8", "4", "8"]
     assert '"nvvm.maxntid"="64"' in text
@@ -129,9 +130,7 @@ def test_all_threads_wait_before_they_load_elements_of_others() -> None:
     lanes = 64
     first = Tile((), (("l", lanes),), store("s", (L,), read("A", ROW, L)))
     turned = read("s", Binary("sub", c(lanes - 1), L))
-    scratch = Alloc(
-        buffer("s", "float32", (lanes,), Scope.LOCAL), Seq((first, copied(lanes, turned)))
-    )
+    scratch = Alloc(buffer("s", lanes, scope=Scope.LOCAL), Seq((first, copied(lanes, turned))))
     text = text_of(replace(rows(lanes), phases=program([], parallel("i", 4, scratch)).phases))
     store_at = text.index("store float")
     assert BARRIER in text[store_at : text.rindex("load float")]
@@ -140,12 +139,12 @@ def test_all_threads_wait_before_they_load_elements_of_others() -> None:
 
 
 def test_a_lane_of_a_register_tile_is_a_register_of_its_thread() -> None:
-    acc = buffer("acc", "float32", (2, 64), Scope.REGISTER)
-    place = (Var("d"), L)
+    acc = buffer("acc", 2, 64, scope=Scope.REGISTER)
+    place = (v("d"), L)
     dims, wide = (("d", 2),), (("l", 64),)
     body = Seq((
-        Tile(dims, wide, store("acc", place, c(0.0, "float32"))),
-        For("k", c(4), Tile(dims, wide, store("acc", place, read("A", Var("k"), L), "sum"))),
+        Tile(dims, wide, store("acc", place, f32(0.0))),
+        For("k", c(4), Tile(dims, wide, store("acc", place, read("A", v("k"), L), "sum"))),
         Tile((), wide, store("B", (ROW, L), add(read("acc", c(0), L), read("acc", c(1), L)))),
     ))  # fmt: skip
     text = text_of(replace(rows(64), phases=program([], parallel("i", 4, Alloc(acc, body))).phases))
@@ -156,7 +155,7 @@ def test_a_lane_of_a_register_tile_is_a_register_of_its_thread() -> None:
 
 def test_a_guarded_load_is_a_branch() -> None:
     bound = Binary("lt", L, c(5))
-    text = text_of(rows(32, copied(32, Select(bound, read("A", ROW, L), c(0.0, "float32")))))
+    text = text_of(rows(32, copied(32, Select(bound, read("A", ROW, L), f32(0.0)))))
     assert text.count("br i1") == 1
     assert "phi float" in text
     assert "select" not in text
@@ -172,10 +171,10 @@ def refused() -> dict[str, Stmt]:
     """Return statements that have no meaning on a GPU."""
     dims, wide = (("u", 2), ("q", 4)), (("l", 32),)
     product = store("B", (ROW, L), read("A", ROW, L), "sum")
-    acc = buffer("acc", "float32", (32,), Scope.REGISTER)
-    large = buffer("s", "float32", (1 << 14,), Scope.LOCAL)
+    acc = buffer("acc", 32, scope=Scope.REGISTER)
+    large = buffer("s", 1 << 14, scope=Scope.LOCAL)
     taken = Tile((), wide, store("acc", (L,), read("A", ROW, L)))
-    turned = Tile((("u", 32),), (), store("S", (ROW,), read("acc", Var("u")), "sum"))
+    turned = Tile((("u", 32),), (), store("S", (ROW,), read("acc", v("u")), "sum"))
     return {
         "dot": Tile(dims, wide, product, dot=("q", "llvm.x86.avx512.vpdpbusd.512")),
         "matrix": Tile(dims, wide, product, matrix=Matrix("u", "q")),

@@ -4,7 +4,7 @@ from ansorpy.expr.expr import Binary, Expr
 from ansorpy.loopir.nodes import For, Program, Scope, Stmt
 from ansorpy.loopir.passes.bind_sizes import bind_sizes
 from ansorpy.loopir.rewrite import walk_stmt
-from tests.loopir.samples import add, buffer, c, mul, program, store, v
+from tests.loopir.build import add, buffer, c, mul, program, store, v
 
 
 def least(a: Expr, b: Expr) -> Expr:

@@ -10,7 +10,7 @@ from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Tile
 from ansorpy.loopir.passes.drop_masks import drop_masks
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.loopir.verify import check
-from tests.loopir.samples import add, buffer, c, f32, lt, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, f32, lt, mul, program, read, store, v
 
 PLACE = add(mul(v("n"), c(16)), v("l"))
 

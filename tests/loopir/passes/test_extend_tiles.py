@@ -8,7 +8,7 @@ from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Stmt, Tile
 from ansorpy.loopir.passes.extend_tiles import extend_tiles
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.loopir.verify import check
-from tests.loopir.samples import buffer, c, lt, mul, program, read, store, v
+from tests.loopir.build import buffer, c, lt, mul, program, read, store, v
 
 THREADS = 2
 

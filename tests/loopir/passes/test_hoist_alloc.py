@@ -9,7 +9,7 @@ from ansorpy.loopir.nodes import Alloc, For, LoopKind, Program, Scope, Seq, Stmt
 from ansorpy.loopir.passes.hoist_alloc import hoist_alloc
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.loopir.verify import check
-from tests.loopir.samples import add, buffer, c, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, mul, program, read, store, v
 
 K, T = v("k"), v("t")
 

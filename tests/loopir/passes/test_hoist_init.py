@@ -1,26 +1,15 @@
-from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
-from ansorpy.loopir.nodes import (
-    Buffer,
-    For,
-    If,
-    LoopKind,
-    Phase,
-    Program,
-    Scope,
-    Seq,
-    Stmt,
-    Store,
-)
+from ansorpy.expr.expr import Binary, Expr
+from ansorpy.loopir.nodes import For, If, LoopKind, Scope, Seq, Stmt
 from ansorpy.loopir.passes.hoist_init import hoist_init
+from tests.loopir.build import buffer, c, f32, program, read, store, v
 
-F32 = "float32"
-FOUR = Const(4)
-SET = Store(("C",), (Const(0),), (Const(0.0, F32),))
-ADD = Store(("C",), (Const(0),), (Read("A", (Var("k"),), F32),), "sum")
+FOUR = c(4)
+SET = store("C", (c(0),), f32(0.0))
+ADD = store("C", (c(0),), read("A", v("k")), "sum")
 
 
 def first(*names: str) -> Expr:
-    answer, *rest = [Binary("eq", Var(name), Const(0)) for name in names]
+    answer, *rest = [Binary("eq", v(name), c(0)) for name in names]
     for part in rest:
         answer = Binary("and", answer, part)
     return answer
@@ -31,11 +20,8 @@ def loop(var: str, body: Stmt, extent: Expr = FOUR, kind: LoopKind = LoopKind.SE
 
 
 def of(body: Stmt) -> Stmt:
-    buffers = (
-        Buffer("A", F32, (Const(4),), Scope.INPUT),
-        Buffer("C", F32, (Const(1),), Scope.OUTPUT),
-    )
-    (phase,) = hoist_init(Program("p", buffers, (Phase("C", body),))).phases
+    buffers = buffer("A", 4), buffer("C", 1, scope=Scope.OUTPUT)
+    (phase,) = hoist_init(program(buffers, body)).phases
     return phase.body
 
 
@@ -55,8 +41,8 @@ def test_hoisting_stops_at_a_loop_with_another_first_statement() -> None:
 def test_a_loop_that_may_be_empty_or_parallel_keeps_the_initial_value() -> None:
     body = Seq((If(first("k"), SET), ADD))
     for kept in (
-        loop("k", body, Binary("min", Const(4), Var("n"))),
-        loop("k", body, Const(0)),
+        loop("k", body, Binary("min", c(4), v("n"))),
+        loop("k", body, c(0)),
         loop("k", body, kind=LoopKind.PARALLEL),
         loop("j", body),
         loop("k", Seq((If(first("k"), SET, ADD), ADD))),
@@ -65,7 +51,7 @@ def test_a_loop_that_may_be_empty_or_parallel_keeps_the_initial_value() -> None:
 
 
 def test_a_hoisted_statement_has_the_loop_at_its_first_iteration() -> None:
-    start = Store(("C",), (Const(0),), (Read("A", (Var("k"),), F32),))
+    start = store("C", (c(0),), read("A", v("k")))
     moved = of(loop("k", Seq((If(first("k"), start), ADD))))
-    at_zero = Store(("C",), (Const(0),), (Read("A", (Const(0),), F32),))
+    at_zero = store("C", (c(0),), read("A", c(0)))
     assert moved == Seq((at_zero, loop("k", ADD)))

@@ -2,12 +2,11 @@
 
 import pytest
 
-from ansorpy.expr.expr import Var
 from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
 from ansorpy.loopir.passes.non_temporal_stores import non_temporal_stores
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.target import Target
-from tests.loopir.samples import add, buffer, program, read, store, v
+from tests.loopir.build import add, buffer, program, read, store, v
 
 LANES = (("l", 16),)
 AVX512 = ("avx512f", "fma")
@@ -54,5 +53,5 @@ def test_outputs_that_are_read_again_keep_normal_stores() -> None:
 
 def test_intermediates_and_scalars_keep_normal_stores() -> None:
     assert streamed(writes(set_to_input(), scope=Scope.GLOBAL)) == [False]
-    scalar = Tile((), (), store("C", (Var("j"),), read("X", Var("j"))))
+    scalar = Tile((), (), store("C", (v("j"),), read("X", v("j"))))
     assert streamed(writes(scalar)) == [False]

@@ -7,7 +7,7 @@ from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, LoopKind, Program, Scope
 from ansorpy.loopir.passes.normalize_parallel import normalize_parallel
 from ansorpy.loopir.rewrite import walk_stmt
-from tests.loopir.samples import add, buffer, c, program, read, store, v
+from tests.loopir.build import add, buffer, c, program, read, store, v
 
 
 def doubled(rows: int, columns: int) -> Program:

@@ -10,7 +10,7 @@ from ansorpy.loopir.nodes import Alloc, For, LoopKind, Program, Scope, Tile
 from ansorpy.loopir.passes.pad import pad
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.loopir.verify import check
-from tests.loopir.samples import add, buffer, c, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, mul, program, read, store, v
 
 ROOM: Final = 1 << 16  # bytes of shared memory
 T, W = v("t"), v("w")

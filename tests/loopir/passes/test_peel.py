@@ -9,7 +9,7 @@ from ansorpy.loopir.nodes import For, If, LoopKind, Program, Scope, Seq
 from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.printer import text
 from ansorpy.loopir.rewrite import walk_stmt
-from tests.loopir.samples import add, buffer, c, f32, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, f32, mul, program, read, store, v
 
 SIZE, TILE = 10, 4
 

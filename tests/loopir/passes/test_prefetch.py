@@ -17,7 +17,7 @@ from ansorpy.loopir.nodes import For, LoopKind, Prefetch, Program, Scope, Seq, S
 from ansorpy.loopir.passes.prefetch import prefetch
 from ansorpy.loopir.rewrite import map_stmt, nest, seq, substitute_stmt, walk_stmt
 from ansorpy.target import CpuTarget
-from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, lt, mul, program, read, store, v
 from tests.night import night
 
 STEPS = 5

@@ -7,7 +7,7 @@ from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, Program, Scope, Tile
 from ansorpy.loopir.passes.reuse_window import reuse_window
 from ansorpy.loopir.rewrite import walk_stmt
-from tests.loopir.samples import add, buffer, c, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, mul, program, read, store, v
 
 
 def windowed(rows: int, lanes: int, window: tuple[int, int], stride: int = 1) -> Program:

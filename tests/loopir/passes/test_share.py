@@ -14,7 +14,7 @@ from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Scope, Stmt,
 from ansorpy.loopir.passes.share import share, threads_of
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.loopir.verify import check
-from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, lt, mul, program, read, store, v
 
 ROW, COLUMN, T, U = v("i"), v("j"), v("t"), v("u")
 ROWS: Final = 2

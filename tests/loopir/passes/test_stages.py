@@ -16,7 +16,7 @@ from ansorpy.loopir.passes.stages import HELD, stages
 from ansorpy.loopir.printer import stmt_text
 from ansorpy.loopir.rewrite import nest, seq, walk_stmt
 from ansorpy.loopir.verify import check
-from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, lt, mul, program, read, store, v
 
 LANES: Final = 8
 WIDE: Final = (("t", LANES),)

@@ -10,7 +10,7 @@ from ansorpy.loopir.nodes import For, LoopKind, Program, Scope, Tile
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.target import Target
-from tests.loopir.samples import add, buffer, c, program, read, store, v
+from tests.loopir.build import add, buffer, c, program, read, store, v
 
 WIDE = Target(vector_bits=512)
 

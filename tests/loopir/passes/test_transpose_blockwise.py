@@ -10,7 +10,7 @@ from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Seq, Stmt, Store, Tile
 from ansorpy.loopir.passes.transpose_blockwise import transpose_blockwise
 from ansorpy.loopir.rewrite import walk_stmt
-from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, lt, mul, program, read, store, v
 
 
 def transposed(rows: int, columns: int, lanes: int = 16) -> Tile:

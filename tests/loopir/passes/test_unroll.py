@@ -7,7 +7,7 @@ from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, Program, Scope, Tile
 from ansorpy.loopir.passes.unroll import unroll
 from ansorpy.loopir.rewrite import walk_stmt
-from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, lt, mul, program, read, store, v
 
 LANES = 16
 

@@ -14,7 +14,7 @@ from ansorpy.loopir.nodes import For, LoopKind, Program, Scope, Tile
 from ansorpy.loopir.passes.vectors import group_dim, vectors
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.loopir.verify import check
-from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, lt, mul, program, read, store, v
 
 LANES: Final = 4
 B, T, W = v("b"), v("t"), v("w")

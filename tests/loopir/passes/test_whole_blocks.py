@@ -13,7 +13,7 @@ from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Scope, Tile
 from ansorpy.loopir.passes.whole_blocks import whole_blocks
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.loopir.verify import check
-from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
+from tests.loopir.build import add, buffer, c, lt, mul, program, read, store, v
 
 LANES: Final = 4
 OWN: Final = 3
