@@ -4,8 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,12 @@ from ansorpy.measure.workers import frames
 from ansorpy.measure.workers.replies import Misbehaved, Returned
 from ansorpy.measure.workers.spec import ResourceLimits, WorkerSpec
 from ansorpy.measure.workers.worker import Worker
-from tests.attack import moves
+from tests.attack import calls
 from tests.attack.moves import FAST, MOVES
 from tests.attack.stage import Stage, stage
 
 pytestmark = pytest.mark.slow
+CALLS = calls.__name__
 
 isolated = pytest.mark.skipif(
     not (landlock.version() and seccomp.supported()), reason="no Landlock with seccomp here"
@@ -60,44 +59,8 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     worker.close()
 
 
-def same(text: str) -> str:
-    return text
-
-
-def own_pid(_: object) -> int:
-    return os.getpid()
-
-
-def twice(text: str) -> str:
-    moves.answer(b'[1, "forged"]')
-    return text
-
-
-def other_number(text: str) -> str:
-    moves.answer(b'[1, "forged"]', call=bytes(16))
-    time.sleep(60.0)
-    return text
-
-
-def no_json(text: str) -> str:
-    moves.answer(b"\x80\x05N.")
-    time.sleep(60.0)
-    return text
-
-
-def too_large(text: str) -> str:
-    moves.write(frames.ANSWER.pack(moves.number(), 1 << 30, 0))
-    time.sleep(60.0)
-    return text
-
-
-def lingers(text: str) -> str:
-    moves.late_thread(None)  # type: ignore[arg-type]
-    return text
-
-
 def ask(worker: Worker, function: str, text: str = "mine", fresh: bool = False) -> Any:
-    reply = worker.call(f"{__name__}:{function}", text, 30.0, fresh=fresh)
+    reply = worker.call(f"{CALLS}:{function}", text, 30.0, fresh=fresh)
     return reply.value if isinstance(reply, Returned) else reply
 
 
@@ -137,22 +100,6 @@ def test_a_thread_does_not_outlive_its_call(worker: Worker) -> None:
 # --- processes, memory and folders
 
 
-def forks(seconds: float) -> list[int]:
-    found = []
-    for _ in range(3):
-        pid = os.fork()
-        if pid == 0:
-            for leave in (os.setsid, lambda: os.setpgid(0, 0)):
-                try:
-                    leave()
-                except OSError:
-                    continue
-            time.sleep(seconds)
-            os._exit(0)
-        found.append(pid)
-    return found
-
-
 def runs(pid: int) -> bool:
     return any(one.pid == pid for one in family.everyone())
 
@@ -182,27 +129,10 @@ def test_nothing_that_a_child_forked_outlives_it(tmp_path: Path, how: str) -> No
 
 
 def ask_forks(worker: Worker) -> list[int]:
-    reply = worker.call(f"{__name__}:forks", 600.0, 30.0)
+    reply = worker.call(f"{CALLS}:forks", 600.0, 30.0)
     assert isinstance(reply, Returned), reply
     pids: list[int] = reply.value
     return pids
-
-
-def fills(_: object) -> int:
-    for number in range(40):
-        Path(f"{os.environ['TMPDIR']}/{number}").write_bytes(bytes(1 << 20))
-    time.sleep(60.0)
-    return 0
-
-
-def fills_without_names(_: object) -> int:
-    kept = []
-    for _number in range(40):
-        kept.append(tempfile.TemporaryFile())  # noqa: SIM115 - all stay open
-        kept[-1].write(bytes(1 << 20))
-        kept[-1].flush()
-    time.sleep(60.0)
-    return len(kept)
 
 
 @pytest.mark.parametrize("how", ["fills", "fills_without_names"])
@@ -212,7 +142,7 @@ def test_a_folder_is_bounded_in_all(tmp_path: Path, mode: Any, how: str) -> None
     spec = WorkerSpec(frozenset({0}), folder=str(tmp_path), limits=limits, sandbox=mode)
     worker = Worker(spec)
     try:
-        reply = worker.call(f"{__name__}:{how}", None, 60.0)
+        reply = worker.call(f"{CALLS}:{how}", None, 60.0)
         assert not isinstance(reply, Returned)
         if isinstance(reply, Misbehaved):
             assert "its folder holds" in reply.why
@@ -221,18 +151,10 @@ def test_a_folder_is_bounded_in_all(tmp_path: Path, mode: Any, how: str) -> None
         worker.kill()
 
 
-def crowds(_: object) -> int:
-    for _number in range(usage.PROCESSES + 8):
-        if os.fork() == 0:
-            time.sleep(60.0)
-    time.sleep(60.0)
-    return 0
-
-
 def test_the_processes_of_a_builder_are_counted(tmp_path: Path) -> None:
     worker = Worker(WorkerSpec(frozenset({0}), folder=str(tmp_path), programs=True))
     try:
-        reply = worker.call(f"{__name__}:crowds", None, 60.0)
+        reply = worker.call(f"{CALLS}:crowds", None, 60.0)
         assert isinstance(reply, Misbehaved)
         assert f"processes; expected at most {usage.PROCESSES}" in reply.why
     finally:

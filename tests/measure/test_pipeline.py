@@ -1,11 +1,10 @@
 """The build-run pipeline over the two protocols: in this process, and with napping workers."""
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -240,10 +239,8 @@ class Nap:
 class Sleeper:
     """A builder and a slot whose work is a nap of a worker process."""
 
-    def __init__(self, folder: Path, cores: frozenset[int], nap_s: float = NAP_S) -> None:
-        # Every worker runs on core 0; `cores` decides which of them disturb the slot.
-        self.worker = Worker(WorkerSpec(frozenset({0}), folder=str(folder)))
-        self.cores, self.nap_s, self.reserved = cores, nap_s, 0
+    def __init__(self, worker: Worker, cores: frozenset[int], nap_s: float = NAP_S) -> None:
+        self.worker, self.cores, self.nap_s, self.reserved = worker, cores, nap_s, 0
         self.numbers: list[str] = []
 
     @property
@@ -287,16 +284,32 @@ class Sleeper:
         return reserved()
 
 
-@contextmanager
-def sleepers(folder: Path, *cores: int) -> Generator[list[Sleeper]]:
-    made = [Sleeper(folder, frozenset({core})) for core in cores]
-    try:
-        for one in made:
-            one.worker.call(NAP, 0.0, 60.0)  # wait until it has started
-        yield made
-    finally:
-        for one in made:
-            one.worker.close()
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Worker]]:
+    """Three processes for all tests: to start one takes half a second of a core."""
+    # Every worker runs on core 0; the cores of a sleeper decide whether it disturbs the slot.
+    spec = WorkerSpec(frozenset({0}), folder=str(tmp_path_factory.mktemp("naps")))
+    made = [Worker(spec) for _ in range(3)]
+    for one in made:
+        one.call(NAP, 0.0, 60.0)  # wait until it has started
+    yield made
+    for one in made:
+        one.close()
+
+
+Sleepers = Callable[..., list[Sleeper]]
+
+
+@pytest.fixture
+def sleepers(workers: list[Worker]) -> Iterator[Sleepers]:
+    """Return a function that makes a sleeper for each number of a core."""
+
+    def made(*cores: int) -> list[Sleeper]:
+        pairs = zip(cores, workers, strict=False)
+        return [Sleeper(worker, frozenset({core})) for core, worker in pairs]
+
+    yield made
+    assert all(one.idle for one in workers), "a test leaves a call to the next one"
 
 
 def requests(count: int) -> list[BuildRequest]:
@@ -339,10 +352,10 @@ def overlap(one: Span, two: Span) -> bool:
 
 
 @pytest.mark.slow
-def test_nothing_is_built_while_every_core_is_timed_on(tmp_path: Path) -> None:
-    with sleepers(tmp_path, 0, 0, 0) as (a, b, slot):
-        found = flow([a, b], slot, 6)
-        reserved = slot.reserved
+def test_nothing_is_built_while_every_core_is_timed_on(sleepers: Sleepers) -> None:
+    a, b, slot = sleepers(0, 0, 0)
+    found = flow([a, b], slot, 6)
+    reserved = slot.reserved
     built, timed = [one for one, _ in found], [two for _, two in found]
     assert not any(overlap(one, two) for one in built for two in timed)
     assert 1 <= reserved <= 3  # for as many candidates as there are builders, at least
@@ -350,9 +363,9 @@ def test_nothing_is_built_while_every_core_is_timed_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_builders_on_other_cores_build_while_the_slot_measures(tmp_path: Path) -> None:
-    with sleepers(tmp_path, 0, 1) as (a, slot):
-        found = flow([a], slot, 6)
+def test_builders_on_other_cores_build_while_the_slot_measures(sleepers: Sleepers) -> None:
+    a, slot = sleepers(0, 1)
+    found = flow([a], slot, 6)
     built, timed = [one for one, _ in found], [two for _, two in found]
     assert any(overlap(one, two) for one in built for two in timed)
     for first, second in pairwise(timed):
@@ -360,27 +373,27 @@ def test_builders_on_other_cores_build_while_the_slot_measures(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_batch_in_progress_is_waited_for_and_other_builders_go_ahead(tmp_path: Path) -> None:
-    with sleepers(tmp_path, 0, 1, 2) as (a, b, slot):
-        begin = time.monotonic()
-        found = flow([a, b], slot, 5, batch=2)
+def test_a_batch_in_progress_is_waited_for_and_other_builders_go_ahead(sleepers: Sleepers) -> None:
+    a, b, slot = sleepers(0, 1, 2)
+    begin = time.monotonic()
+    found = flow([a, b], slot, 5, batch=2)
     late = begin + 9 * NAP_S
     assert len(found) == 5
     assert [built[1] > late for built, _ in found] == [True, True, False, False, False]
 
 
 @pytest.mark.slow
-def test_nothing_is_measured_while_a_batch_disturbs_the_slot(tmp_path: Path) -> None:
-    with sleepers(tmp_path, 0, 0) as (a, slot):
-        begin = time.monotonic()
-        found = flow([a], slot, 3, batch=1)
+def test_nothing_is_measured_while_a_batch_disturbs_the_slot(sleepers: Sleepers) -> None:
+    a, slot = sleepers(0, 0)
+    begin = time.monotonic()
+    found = flow([a], slot, 3, batch=1)
     assert min(start for _, (start, _) in found) >= begin + 10 * NAP_S
 
 
 @pytest.mark.slow
-def test_a_queue_without_a_slot_builds_on_all_builders(tmp_path: Path) -> None:
-    with sleepers(tmp_path, 0, 1) as (a, b):
-        found = build_all(BuildQueue([a, b], frozenset({0}), CodeCache()), requests(4), 5.0)
+def test_a_queue_without_a_slot_builds_on_all_builders(sleepers: Sleepers) -> None:
+    a, b = sleepers(0, 1)
+    found = build_all(BuildQueue([a, b], frozenset({0}), CodeCache()), requests(4), 5.0)
     spans = [one.built.span for one in found if isinstance(one, BuildResult)
              and isinstance(one.built, Nap)]  # fmt: skip
     assert len(spans) == 4
@@ -389,22 +402,24 @@ def test_a_queue_without_a_slot_builds_on_all_builders(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_call_waits_for_the_call_in_the_background_and_gets_its_own_answer(
-    tmp_path: Path,
+    sleepers: Sleepers,
 ) -> None:
-    with sleepers(tmp_path, 0) as (a,):
-        begin = time.monotonic()
-        a.worker.call_in_background(NAP, 4 * NAP_S, 5.0)
-        reply = a.worker.call(NAP, NAP_S, 5.0)
+    (a,) = sleepers(0)
+    begin = time.monotonic()
+    a.worker.call_in_background(NAP, 4 * NAP_S, 5.0)
+    reply = a.worker.call(NAP, NAP_S, 5.0)
     assert isinstance(reply, Returned)
     assert reply.value[0] >= begin + 4 * NAP_S
 
 
 @pytest.mark.slow
-def test_a_prebuilt_batch_prefers_a_builder_that_does_not_disturb_the_slot(tmp_path: Path) -> None:
-    with sleepers(tmp_path, 1, 0) as (disturbs, free):
-        queue = BuildQueue([disturbs, free], frozenset({1}), CodeCache())
-        queue.prebuild(requests(2), 5.0)
-        assert list(queue.batches) == [free]
-        queue.wait_quiet()  # nothing to wait for
-        assert list(queue.batches) == [free]
-        assert len(list(queue.take(free))) == 2
+def test_a_prebuilt_batch_prefers_a_builder_that_does_not_disturb_the_slot(
+    sleepers: Sleepers,
+) -> None:
+    disturbs, free = sleepers(1, 0)
+    queue = BuildQueue([disturbs, free], frozenset({1}), CodeCache())
+    queue.prebuild(requests(2), 5.0)
+    assert list(queue.batches) == [free]
+    queue.wait_quiet()  # nothing to wait for
+    assert list(queue.batches) == [free]
+    assert len(list(queue.take(free))) == 2
