@@ -52,7 +52,7 @@ PAIRS = [
 ]
 KINDS = [
     *((dtype, "mixed") for dtype in ("bfloat16", "float64", "int8", "uint64")),
-    ("float16", "matmul"), ("float16", "depthwise_conv2d"), ("bool", "masks"),
+    ("float16", "matmul"), ("bool", "masks"),
 ]  # fmt: skip
 HALF = "def half(float16(16,24) A, float16(24,8) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
@@ -112,13 +112,13 @@ def called(pool: LocalPool, files: Mapping[str, bytes]) -> Failed | float:
     return pool.begin_call(files)()
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", night([1, 2], day=[2]))
 def test_a_kernel_file_is_called_in_a_measuring_process(cores: int, half: Path) -> None:
     with LocalPool(parse(HALF)[0], local_target(cores)) as pool:
         assert isinstance(called(pool, unbox(half.read_bytes(), "half").files), float)
 
 
-@pytest.mark.parametrize("aside", [False, True])
+@pytest.mark.parametrize("aside", night([False, True], day=[True]))
 def test_a_kernel_file_that_cannot_be_called_is_refused(aside: bool, half: Path) -> None:
     files = unbox(half.read_bytes(), "half").files
     run = b"run = RUNNER.run\n"

@@ -90,10 +90,11 @@ def test_a_group_whose_dag_does_not_fit_is_halved() -> None:
 
 @dataclass(frozen=True)
 class Tuned:
-    """A tuning of the small model: its bundle and its records, for later tunings."""
+    """A tuning of the small model: its bundle, its records for later tunings, its searches."""
 
     out: Path
     store: MemoryStore
+    searches: list[Request]
     events: list[ModelEvent]
     result: ModelResult
 
@@ -101,7 +102,17 @@ class Tuned:
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
     out, store = tmp_path_factory.mktemp("tuned") / "small.zip", MemoryStore()
-    return Tuned(out, store, *play(compiled(request(out, trials=24), store)))
+    searches: list[Request] = []
+    real = compile_spine.search_request
+
+    def remember(work: Compilation, store: MemoryStore, rules: tuple[Rule, ...]) -> Request | None:
+        found = real(work, store, rules)
+        searches.extend([] if found is None else [found])
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile_spine, "search_request", remember)
+        return Tuned(out, store, searches, *play(compiled(request(out, trials=24), store)))
 
 
 def computes(bundle: Path, graph: Graph) -> None:
@@ -190,25 +201,12 @@ def test_trials_in_the_store_count_in_any_division(
     assert (0 if found is None else found.trials) == trials
 
 
-def test_a_search_measures_the_answers_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Request] = []
-    real = compile_spine.search_request
-
-    def remember(work: Compilation, store: MemoryStore, rules: tuple[Rule, ...]) -> Request | None:
-        found = real(work, store, rules)
-        asked.extend([] if found is None else [found])
-        return found
-
-    monkeypatch.setattr(compile_spine, "search_request", remember)
-    store = MemoryStore()
-    play(compiled(request(tmp_path / "small.zip", trials=16), store))
+def test_a_search_measures_the_answers_first(tuned: Tuned) -> None:
     first: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for record in store.export():
+    for record in tuned.store.export():
         first.setdefault(carried_dag(record).name, (record.plan, record.row))
     assert first
-    assert all(asked[0].answered[name] == one for name, one in first.items())
+    assert all(tuned.searches[0].answered[name] == one for name, one in first.items())
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from ansorpy.model.request import ModelRequest
 from ansorpy.records import MemoryStore
 from tests.model.test_compile import play
 from tests.model.test_join import tuned
+from tests.night import night
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)[:, ::-1].copy()
 TABLE = np.arange(6, dtype=np.int64).reshape(2, 3)
@@ -53,7 +54,7 @@ def chosen(builder: GraphBuilder, x: str) -> dict[str, tuple[str, Array]]:
     return {"v": ("v", X[:, :2]), "i": ("i", places), "x": (x, X)}
 
 
-@pytest.mark.parametrize("of", [passed_on, moved, constant, chosen])
+@pytest.mark.parametrize("of", night([passed_on, moved, constant, chosen], day=[moved, chosen]))
 def test_a_model_that_needs_no_kernel_is_delivered_explained_and_joined(
     of: Callable[[GraphBuilder, str], dict[str, tuple[str, Array]]], tmp_path: Path
 ) -> None:
@@ -95,7 +96,7 @@ class Place:
         return self.text
 
 
-@pytest.mark.parametrize("kind", [str, Path, Place])
+@pytest.mark.parametrize("kind", night([str, Path, Place], day=[Place]))
 def test_a_bundle_is_written_to_a_path_of_any_kind(
     tmp_path: Path, kind: Callable[[str], PathLike[str] | str]
 ) -> None:

@@ -9,9 +9,25 @@ from sqlalchemy import Engine
 
 from ansorpy.server.db.engine import connect
 from ansorpy.server.db.upgrade import open_database, upgrade
+from tests.night import NIGHT
 from tests.server.databases import Cluster, cluster, missing
 
 BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.db)]
+# Subjects over the statements that the other tests of this folder run on both kinds of database:
+# `make test` has them on SQLite, `make test-all` also on PostgreSQL.
+OVER_STATEMENTS = {
+    "test_access", "test_capabilities", "test_compression", "test_explain", "test_explain_page",
+    "test_gpu_jobs", "test_graph_jobs", "test_jobs_route", "test_kernels_route", "test_manual_jobs",
+    "test_metrics", "test_model_jobs", "test_pages", "test_removed", "test_set_state_pages",
+    "test_targets",
+}  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.stem in OVER_STATEMENTS and item.get_closest_marker("db"):
+            item.add_marker(NIGHT)
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from ansorpy.artifact.package import unbox
 from ansorpy.frontends.tc.text import parse
+from ansorpy.importers.child import ChildAnswer, ReadLimits, ask_child
 from ansorpy.server.access import keys
 from ansorpy.server.app import create_app
 from ansorpy.server.db.engine import now, transaction
@@ -24,6 +26,7 @@ from ansorpy.server.db.models import BundleRow, ModelChunkRow, ModelFileRow, Pac
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.latency import Latency
+from ansorpy.server.service import model_reader
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.tuner.tasks.trust import versions
 from ansorpy.verdict import Judgment, Peer
@@ -38,6 +41,7 @@ RESULT: Mapping[str, Any] = {
     "numpy_s": None, "trials": 16, "seconds": 1.5, "verified": True, "winner": "tuned", "flop": 240,
     "failures": {"wrong": 1}, "kernel": True, "verdict": SLOWER.as_object(),
 }  # fmt: skip
+ANSWERS: dict[tuple[object, ...], ChildAnswer] = {}
 
 
 @cache
@@ -45,6 +49,23 @@ def package(text: str = MM) -> bytes:
     """Return a real kernel package."""
     with TemporaryDirectory() as folder:
         return packed(parse(text)[0], Path(folder))[0].read_bytes()
+
+
+def answer_of(
+    entry: str, path: Path, request: Mapping[str, Any], limits: ReadLimits, **more: Any
+) -> ChildAnswer:
+    """Return the answer of a child about a model, started once: that takes a second of a core.
+
+    A child that a limit ended, or that writes a file, is started each time.
+    """
+    given = {name: value for name, value in request.items() if name != "sandbox"}
+    key = entry, path.name, path.read_bytes(), json.dumps(given, sort_keys=True), limits
+    if key in ANSWERS:
+        return ANSWERS[key]
+    answer = ask_child(entry, path, request, limits, **more)
+    if not (answer.refusal or more["written_bytes"]):
+        ANSWERS[key] = answer
+    return answer
 
 
 @dataclass(frozen=True)
@@ -159,7 +180,11 @@ def service(
             "data_dir": folder, **settings,
         }  # fmt: skip
         app = create_app(ServiceSettings(database_url=url, **given))
-        with TestClient(app, base_url="http://localhost", headers=dict(headers or {})) as client:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            TestClient(app, base_url="http://localhost", headers=dict(headers or {})) as client,
+        ):
+            patch.setattr(model_reader, "ask_child", answer_of)
             engine = open_database(url)
             try:
                 yield Service(client, engine)

@@ -486,7 +486,7 @@ def test_tune_prints_one_object_and_answers_the_same_request_from_the_store(
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: Path) -> None:
     process = command(
-        env, "tune", file, "--bind", "N=64", "--trials", "100000", "--out", str(tmp_path), "--json"
+        env, "tune", file, "--bind", "N=8", "--trials", "100000", "--out", str(tmp_path), "--json"
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -504,7 +504,7 @@ def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: 
     assert list(tmp_path.glob("*.zip")) == [Path(answer["tasks"][0]["kernel"])]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_second_ctrl_c_names_the_written_files(
     env: dict[str, str], file: str, tmp_path: Path
 ) -> None:

@@ -96,23 +96,3 @@ def test_a_model_job_survives_kills_at_any_time(tmp_path: Path) -> None:
             scores = model(x=image)
         assert np.shape(scores) == (2, 5)
         running.engine.dispose()
-
-
-@pytest.mark.slow
-def test_a_model_that_cannot_be_compiled_fails_with_its_node(tmp_path: Path) -> None:
-    settings = ServiceSettings(data_dir=tmp_path, poll_s=0.05)
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
-        running = Service(client, open_database(settings.url))
-        reasons = []
-        for number, (node, bind) in enumerate((("NonZero", {"batch": 1}), ("Relu", {}))):
-            digest = running.put_model(small(tmp_path / f"{number}.onnx", node).read_bytes())
-            reply = client.post("/v1/jobs", json={"model": digest, "bind": bind})
-            if reply.status_code == 422:
-                reasons.append(reply.json()["detail"])
-                continue
-            job = wait_for(client, reply.json()["id"], *ENDED)
-            assert job["state"] == "failed"
-            reasons.append(job["reason"])
-        assert "NonZero" in reasons[0]
-        assert "batch" in reasons[1]
-        running.engine.dispose()

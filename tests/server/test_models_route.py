@@ -28,8 +28,7 @@ from tests.server.service import Service, service
 MAX_REPLY_BYTES = 16 * 1024
 # Each is refused by another part of the reader, or ended by a limit.
 QUICK = (
-    "random bytes", "deep message", "nested branches", "extents that wrap", "path upwards", "link",
-    "pipe", "huge range", "endless loop", "billion laughs", "name of code", "unknown operator",
+    "random bytes", "extents that wrap", "link", "huge range", "endless loop", "name of code",
 )  # fmt: skip
 
 

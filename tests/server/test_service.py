@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ansorpy.server.identity import ProcessIdentity
 from ansorpy.server.jobs import queries
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.tuner_process import children
+from tests.server.onnx_models import small
 from tests.server.process import process
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -71,7 +73,7 @@ def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path:
     assert len(killed) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="one core is everybody's")
 def test_the_api_avoids_the_measuring_core(
     tmp_path: Path,
@@ -146,3 +148,23 @@ def test_the_service_tunes_with_its_own_worker(client: TestClient) -> None:
     assert task["verified"]
     zipped = client.get(f"/v1/jobs/{job_id}/kernels/mm")
     assert zipped.content[:2] == b"PK"
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_compiled_fails_with_its_node(
+    client: TestClient, tmp_path: Path
+) -> None:
+    reasons = []
+    for number, (node, bind) in enumerate((("NonZero", {"batch": 1}), ("Relu", {}))):
+        content = small(tmp_path / f"{number}.onnx", node).read_bytes()
+        digest = sha256(content).hexdigest()
+        assert client.put(f"/v1/models/{digest}", content=content).status_code == 201
+        reply = client.post("/v1/jobs", json={"model": digest, "bind": bind})
+        if reply.status_code == 422:
+            reasons.append(reply.json()["detail"])
+            continue
+        job = wait_for(client, reply.json()["id"], *ENDED)
+        assert job["state"] == "failed"
+        reasons.append(job["reason"])
+    assert "NonZero" in reasons[0]
+    assert "batch" in reasons[1]
