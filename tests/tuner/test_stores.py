@@ -14,6 +14,8 @@ from ansorpy.tuner.parts.stores import PluggedStore, store_of
 from tests.test_records import KEY, StoreContract, trial
 from tests.tuner.test_plugins import Install, events, install_example, installer
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:

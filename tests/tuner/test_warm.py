@@ -26,6 +26,8 @@ from ansorpy.tuner.tasks.trust import CODEGEN, is_current, is_trusted, versions
 from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
+
 (MM,) = parse("def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")
 CONV = conv2d(1, 8, 8, 8, 8, 3, Window(padding=1))
 TARGET = Target(vector_bits=256, registers=16)
