@@ -176,8 +176,13 @@ def pointed(message: str, text: str) -> str:
     return f"{message}\n  {line}\n  {'^':>{column - begin + 1}}"
 
 
-def pairs(texts: list[str] | None, option: str, kind: Callable[[str], object]) -> dict[str, Any]:
+def pairs(
+    texts: list[str] | None, option: str, kind: Callable[[str], object], values: str = ""
+) -> dict[str, Any]:
     """Return NAME=VALUE options as a mapping.
+
+    Args:
+        values: forms of an option, for messages; NAME and the name of the kind unless given.
 
     Raises:
         SpecError: names the invalid option.
@@ -191,7 +196,8 @@ def pairs(texts: list[str] | None, option: str, kind: Callable[[str], object]) -
             equals = ""
         if not name or not equals:
             raise SpecError(
-                f"cannot read {option} {text} because of its form; expected NAME={kind.__name__}"
+                f"cannot read {option} {text} because of its form; expected"
+                f" {values or f'NAME={kind.__name__}'}"
             )
     return numbers
 
@@ -204,7 +210,7 @@ def extents(texts: list[str] | None) -> dict[str, int]:
     """
     from ansorpy.te.dims import Dim
 
-    found = pairs(texts, "--bind", whole)
+    found = pairs(texts, "--bind", whole, "NAME=512 or NAME=1..512")
     return {n: Dim(n, *size) if isinstance(size, tuple) else size for n, size in found.items()}
 
 

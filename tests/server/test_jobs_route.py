@@ -122,7 +122,8 @@ def test_problems_of_unknown_paths_and_methods_name_the_expected_ones(running: S
 def test_an_unbound_size_is_reported_without_command_line_options(running: Service) -> None:
     text = MM.replace("float(5,6)", "float(5,N)")
     detail = running.client.post("/v1/jobs", json={"text": text}).json()["detail"]
-    assert detail.endswith('size \'N\' has no value; expected "bind": {"N": 512}')
+    expected = 'expected "bind": {"N": 512}, or a range, such as N in 1..512'
+    assert detail.endswith(f"size 'N' has no value; {expected}")
     assert "--" not in detail
 
 

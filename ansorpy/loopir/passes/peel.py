@@ -14,6 +14,7 @@ from ansorpy.expr.intervals import Interval, bounds, linear, simplify
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.passes.bind_sizes import refold
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
+from ansorpy.loopir.row_pieces import in_pieces
 
 WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
 _COUNTED: Final = (LoopKind.UNROLL, LoopKind.GROUP)
@@ -29,27 +30,29 @@ def peel(program: Program) -> Program:
                  becomes a mask; a GROUP loop may have an open extent.
     Not handled  more than DEPTH axes with tails: their loops become serial.
     """
-    return map_phases(program, lambda body: _settle(_peel(body, program.ranges, DEPTH)))
+    dims = frozenset(program.ranges)
+    return map_phases(program, lambda body: _settle(_peel(body, program.ranges, DEPTH, dims)))
 
 
-def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
+def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int, dims: frozenset[str]) -> Stmt:
     match stmt:
         case For(var=var, extent=extent, body=body, kind=kind) if kind not in WRITTEN_OUT:
             inside = {**ranges, var: (0, max(0, bounds(extent, ranges)[1] - 1))}
             tail = _tail(body, inside) if depth and not _parallel(body) else None
             if tail is None:
-                return replace(stmt, body=_peel(body, inside, depth))
+                return replace(stmt, body=_peel(body, inside, depth, dims))
             split = _split(stmt, tail, ranges, inside)
             if split is not None:
-                return Seq(tuple(_peel(part, ranges, depth - 1) for part in split if part))
-            return replace(stmt, body=_peel(_chosen(body, tail, inside), inside, depth - 1))
+                return Seq(tuple(_peel(part, ranges, depth - 1, dims) for part in split if part))
+            chosen = _chosen(body, tail, inside, dims)
+            return replace(stmt, body=_peel(chosen, inside, depth - 1, dims))
         case Seq(stmts=stmts):
-            return Seq(tuple(_peel(part, ranges, depth) for part in stmts))
+            return Seq(tuple(_peel(part, ranges, depth, dims) for part in stmts))
         case If(then=then, other=other):
-            last = None if other is None else _peel(other, ranges, depth)
-            return replace(stmt, then=_peel(then, ranges, depth), other=last)
+            last = None if other is None else _peel(other, ranges, depth, dims)
+            return replace(stmt, then=_peel(then, ranges, depth, dims), other=last)
         case Alloc(body=body):
-            return replace(stmt, body=_peel(body, ranges, depth))
+            return replace(stmt, body=_peel(body, ranges, depth, dims))
         case _:
             return stmt
 
@@ -80,13 +83,16 @@ def _both(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> tuple[Stmt,
     return _with_extent(body, tail, Const(most)), _with_extent(body, tail, rest)
 
 
-def _chosen(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> Stmt:
+def _chosen(body: Stmt, tail: Expr, ranges: Mapping[str, Interval], dims: frozenset[str]) -> Stmt:
     """Return `if the tile is whole: the body for whole tiles, else: the body for the tail`.
 
-    Each branch is folded under its condition, which decides inner guards and extents.
+    Each branch is folded under its condition, which decides inner guards and extents. A tail that
+    a call decides is in pieces (`row_pieces`).
     """
     whole, rest = _both(body, tail, ranges)
     most = Const(bounds(tail, ranges)[1])
+    if variables(tail) & dims:
+        rest = in_pieces(body, tail, int(most.value)) or rest
     conds = [Binary("ge", part, most) for part in _parts(tail) if not _known(part)]
     changed = frozenset({*variables(tail), *_bounded_by(tail, body)})
     chosen = If(reduce(partial(Binary, "and"), conds), whole, rest)
