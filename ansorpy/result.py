@@ -207,10 +207,15 @@ def _latency(result: TaskResult) -> str:
     if result.best_s is None:
         return "-"
     told = [duration(result.best_s), *([] if result.rate is None else [str(result.rate)])]
+    told += [f"mean of {name} = {_listed(sizes)}" for name, sizes in result.sizes.items()]
     if result.items_per_s is None:
         return ", ".join(told)
     items = f"{result.items_per_s:.6g} items per second in {result.copies} copies at once"
     return f"{items}; each: {', '.join(told)}"
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return " and ".join(filter(None, (", ".join(map(str, sizes[:-1])), str(sizes[-1]))))
 
 
 def _estimate(estimate: Estimated) -> str:

@@ -26,7 +26,7 @@ from ansorpy.oracle.error_bounds import allowed
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag, Placeholder
-from ansorpy.te.dims import Dim, dims_of, timed_sizes, widest
+from ansorpy.te.dims import Dim, dims_of, timed_by_dim, widest
 
 MARKER: Final = "# --- harness: the same in every kernel zip ---\n"
 SPANS: Final = (
@@ -107,11 +107,8 @@ def dims_by_tensor(dag: Dag) -> dict[str, tuple[str, ...]]:
 
 def dim_specs(dag: Dag) -> tuple[DimSpec, ...]:
     """Return the dims of a kernel, with the sizes at which it is timed."""
-    sizes = timed_sizes(dag)
-    return tuple(
-        DimSpec(one.name, one.low, one.high, tuple(each[one.name] for each in sizes))
-        for one in dims_of(dag)
-    )
+    timed = timed_by_dim(dag)
+    return tuple(DimSpec(one.name, one.low, one.high, timed[one.name]) for one in dims_of(dag))
 
 
 def output_names(dag: Dag) -> tuple[str, ...]:

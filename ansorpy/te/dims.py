@@ -178,6 +178,12 @@ def timed_sizes(dag: Dag) -> tuple[dict[str, int], ...]:
     )
 
 
+def timed_by_dim(dag: Dag) -> dict[str, tuple[int, ...]]:
+    """Return, by dim, the sizes at which kernels are timed."""
+    sizes = timed_sizes(dag)
+    return {one.name: tuple(each[one.name] for each in sizes) for one in dims_of(dag)}
+
+
 def sizes_of(dag: Dag, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Return the size of each dim of a call, given the shapes of its inputs by name.
 

@@ -11,6 +11,7 @@ from ansorpy.artifact.load import LoadedKernel
 from ansorpy.errors import PackageError
 from ansorpy.events import TaskResult
 from ansorpy.measure.verify.inputs import Array
+from ansorpy.result import rows_of
 from tests.night import night
 
 ROWS = (
@@ -50,6 +51,11 @@ def test_one_kernel_is_right_for_every_size(tuned: tuple[TaskResult, LoadedKerne
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=1e-4)
     assert kernel.selftest() == []
+
+
+def test_a_latency_is_told_as_a_mean(tuned: tuple[TaskResult, LoadedKernel]) -> None:
+    result, _ = tuned
+    assert rows_of(result)["latency"].endswith(", mean of M = 2, 16, 31, 45 and 60")
 
 
 def test_the_manifest_tells_dims_and_timed_sizes(tuned: tuple[TaskResult, LoadedKernel]) -> None:
