@@ -60,9 +60,9 @@ class Gpu:
 # Programming Guide 13.0, columns 8.0 and 9.0. Reserved bytes and allocation steps: occupancy
 # calculator of Nsight Compute. SMs, L2, bandwidth and clock: tables of the whitepapers "NVIDIA
 # A100 Tensor Core GPU Architecture" (SXM4, 40 GB) and "NVIDIA H100 Tensor Core GPU Architecture"
-# (SXM5); the clock of the H100 follows from the 66.9 TFLOP/s of float32 stated there. The rate
-# of bfloat16 follows from the 312 TFLOP/s of the A100. The H100's is an estimate, not checked
-# on a device: mma.sync gets 63 % of the 2048 multiply-adds that wgmma gets.
+# (SXM5); the clock of the H100 follows from the 66.9 TFLOP/s of float32 stated there. The bfloat16
+# rate of the A100 follows from its 312 TFLOP/s. The bfloat16 rate of the H100 is an estimate, not
+# checked on a device: mma.sync gets 63 % of the 2048 multiply-adds that wgmma gets.
 _A100: Final = Gpu(
     sms=108,
     registers_per_sm=65536,

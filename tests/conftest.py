@@ -40,8 +40,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 pytest.MonkeyPatch().setattr(options, "granted_cores", lambda: 1)
 
 # The tests of a run are half a million objects that live to its end, and every full collection
-# walks them all: the collector pauses while they are made, and leaves them out afterwards. Plans
-# that tests share, and their features, are as many: the collector walks them a tenth as often.
+# walks them all: the collector pauses while they are made, and leaves them out afterwards. Shared
+# plans and features of plans are half a million objects more: their collections are a tenth as
+# frequent as by default.
 gc.disable()
 THRESHOLDS = 20_000, 20, 20  # new objects of a collection; collections of an older generation
 

@@ -179,17 +179,13 @@ def described(
     """Return the shape that a call expects of an array."""
     if not tensor.dims:
         return tensor.shape
-    told = []
-    for name, extent in zip(tensor.dims, tensor.shape, strict=True):
-        low = dims[name].low if name else extent
-        told.append(
-            f"{name} = {sizes[name]}"
-            if name in sizes
-            else f"{name} in {low}..{extent}"
-            if name
-            else str(extent)
-        )
-    return f"({', '.join(told)})"
+
+    def extent(name: str, most: int) -> str:
+        if name in sizes:
+            return f"{name} = {sizes[name]}"
+        return f"{name} in {dims[name].low}..{most}" if name else str(most)
+
+    return f"({', '.join(map(extent, tensor.dims, tensor.shape))})"
 
 
 def placed(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from ansorpy.expr.build import ONE, ZERO, add, floordiv, mod, mul
-from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, children, rebuild, variables
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, children, reads, rebuild, variables
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Prefetch, Stmt, Store, Tile
 from ansorpy.loopir.rewrite import (
     map_own_exprs,
@@ -70,15 +70,8 @@ def _touched_outside(stmt: Stmt, tail: Expr) -> set[str]:
         found |= _touched_outside(part, tail)
     if isinstance(stmt, Store):
         found.update(stmt.buffers)
-        found.update(name for value in stmt.values for name in _tensors(value))
+        found.update(read.tensor for value in stmt.values for read in reads(value))
     return found
-
-
-def _tensors(expr: Expr) -> Iterator[str]:
-    if isinstance(expr, Read):
-        yield expr.tensor
-    for part in children(expr):
-        yield from _tensors(part)
 
 
 def _apart(body: Stmt, tail: Expr) -> bool:

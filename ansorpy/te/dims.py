@@ -13,7 +13,7 @@ from ansorpy.expr.expr import Var
 from ansorpy.te.dag import Axis, Compute, Dag, Node
 from ansorpy.te.limits import LIMITS, NAME
 
-MOST_DIMS: Final = 4  # a Dag has at most
+MOST_DIMS: Final = 4  # different dims of one Dag
 TIMED: Final = 5  # sizes of a dim at which kernels are timed, at most
 
 
@@ -208,7 +208,7 @@ def widest(dag: Dag) -> Dag:
     return at_sizes(dag, {one.name: one.high for one in dims_of(dag)})
 
 
-def form_of(shape: Sequence[int]) -> list[Any]:
+def extents_as_json(shape: Sequence[int]) -> list[Any]:
     """Return extents as JSON: an integer, or {"dim": name, "low": least, "high": largest}."""
     return [
         {"dim": one.name, "low": one.low, "high": one.high} if isinstance(one, Dim) else one

@@ -18,6 +18,7 @@ from ansorpy.errors import AnsorError, PackageError, SpecError
 from ansorpy.graph.remedies import as_options
 from ansorpy.importers.suffixes import is_model
 from ansorpy.model.options import ModelJobOptions
+from ansorpy.server.commands.arguments import Bind
 from ansorpy.server.commands.command import Commands
 from ansorpy.server.commands.common import (
     INTERRUPTED,
@@ -76,9 +77,7 @@ def _tell_retry(details: RetryDetails) -> None:
 def submit(
     file: File,
     options: ModelJobOptions,
-    bind: Annotated[
-        list[str] | None, typer.Option(help="K=512 binds a symbol, or a scalar input of a model.")
-    ] = None,
+    bind: Bind = None,
     shape: Annotated[
         list[str] | None, typer.Option(help="x=1,3,224,224: shape of an input of a model.")
     ] = None,

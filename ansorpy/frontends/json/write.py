@@ -16,7 +16,7 @@ from ansorpy.frontends.json.read import JsonValue, dag_from
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.te.check import check
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
-from ansorpy.te.dims import form_of
+from ansorpy.te.dims import extents_as_json
 from ansorpy.te.limits import LIMITS
 
 VERSION: Final = 1
@@ -76,12 +76,12 @@ def loads(text: str | bytes) -> Dag:
 def _node(node: Node) -> Json:
     match node:
         case Placeholder(name=name, shape=shape, dtype=dtype, constant=constant):
-            entry: Json = {"kind": "placeholder", "name": name, "shape": form_of(shape)}
+            entry: Json = {"kind": "placeholder", "name": name, "shape": extents_as_json(shape)}
             entry["dtype"] = dtype
             return entry | ({"constant": True} if constant else {})
         case ConstantTensor(name=name, shape=shape, dtype=dtype, data=data):
             encoded = base64.b64encode(data).decode("ascii")
-            entry = {"kind": "constant", "name": name, "shape": form_of(shape), "dtype": dtype}
+            entry = {"kind": "constant", "name": name, "shape": list(shape), "dtype": dtype}
             return entry | {"data": encoded}
         case Compute():
             return _compute(node)
@@ -104,7 +104,7 @@ def _compute(node: Compute) -> Json:
 
 
 def _axes(axes: tuple[Axis, ...]) -> list[list[Any]]:
-    extents = form_of([axis.extent for axis in axes])
+    extents = extents_as_json([axis.extent for axis in axes])
     return [[axis.name, extent] for axis, extent in zip(axes, extents, strict=True)]
 
 

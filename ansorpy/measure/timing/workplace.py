@@ -37,6 +37,10 @@ class KernelMemory:
         """The addresses of the buffers, in order."""
         return tuple(array.ctypes.data for array in self.arrays.values())
 
+    def with_arrays(self, changed: Mapping[str, Array]) -> "KernelMemory":
+        """Return the memory with other arrays for some of its buffers."""
+        return KernelMemory(self.buffers, self.arrays | dict(changed))
+
     def array(self, name: str) -> Array:
         """Return a buffer."""
         return self.arrays[name]
@@ -95,17 +99,13 @@ class Workplace:
         if cores:
             return _side_by_side(code, memory, cores)
 
-        def bind(at: Sequence[int]) -> Callable[[], None]:
-            return code.bind_parallel(at, threads) if threads > 1 else code.bind(at)
-
-        call = bind(memory.addresses)
+        call = _bound(code, memory.addresses, threads)
         if isinstance(call, TimedCall):
             return BoundKernel(call.cold() if cold_bytes else call, memory)
         made = copies(_weights(built, case, memory), cold_bytes) if cold_bytes else []
         calls = [call]
         for changed in made:
-            arrays = memory.arrays | changed
-            calls.append(bind([arrays[name].ctypes.data for name in memory.buffers]))
+            calls.append(_bound(code, memory.with_arrays(changed).addresses, threads))
         return BoundKernel(in_turns(calls), memory, made)
 
     def bind_timed(
@@ -129,8 +129,7 @@ class Workplace:
                 for buffer in built.buffers
                 if buffer.scope in (Scope.INPUT, Scope.SIZES)
             }
-            at = [array.ctypes.data for array in (memory.arrays | changed).values()]
-            calls.append(code.bind_parallel(at, threads) if threads > 1 else code.bind(at))
+            calls.append(_bound(code, memory.with_arrays(changed).addresses, threads))
         return BoundKernel(EachSize(calls), memory)
 
     def clear(self) -> None:
@@ -155,6 +154,11 @@ class Workplace:
         if given is None:
             poison(array, buffer.dtype, "nan")
         return array
+
+
+def _bound(code: CallableCode, addresses: Sequence[int], threads: int) -> Callable[[], None]:
+    """Return a call of a kernel on memory, on one thread or several."""
+    return code.bind_parallel(addresses, threads) if threads > 1 else code.bind(addresses)
 
 
 def _side_by_side(code: CallableCode, memory: KernelMemory, cores: Sequence[int]) -> BoundKernel:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,12 +115,14 @@ def _each_size(dag: Dag, seed: int, edges: bool) -> Iterator[Case]:
         at = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         return replace(case, name=f"{case.name} ({at})", sizes=tuple(sizes.values()), timed=timed)
 
-    timed = timed_sizes(dag)
+    timed, ends = timed_sizes(dag), []
     for sizes in timed:
-        yield sized(_dense_case(at_sizes(dag, sizes), rng), sizes, timed=True)
-    for sizes in (timed[0], timed[-1]):
-        others = each_case(at_sizes(dag, sizes), seed, edges)
-        yield from (sized(case, sizes) for case in islice(others, 1, None))
+        cases = each_case(at_sizes(dag, sizes), seed, edges)
+        yield sized(next(cases), sizes, timed=True)  # the dense one; others are computed later
+        if sizes in (timed[0], timed[-1]):
+            ends.append((sizes, cases))
+    for sizes, cases in ends:
+        yield from (sized(case, sizes) for case in cases)
     done = list(timed)
     for _ in range(MORE_SIZES):
         sizes = {one.name: int(rng.integers(one.low, one.high + 1)) for one in dims_of(dag)}
