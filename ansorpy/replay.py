@@ -1,7 +1,7 @@
 """Serialization of plans: the identity of a plan as text, from which a record is replayed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,8 +11,9 @@ from ansorpy.frontends.json.strict import parse_json
 from ansorpy.frontends.json.write import loads
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
+from ansorpy.plan.join import join_plans
 from ansorpy.plan.lower import lower
-from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.plan.plan import Plan, RangePlan, StageChoice
 from ansorpy.population import legal
 from ansorpy.records import Record
 from ansorpy.state.state import Attached, Inlined, Location, Root
@@ -21,6 +22,7 @@ from ansorpy.state.text import steps_to_json
 from ansorpy.target import Target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import Dim, in_range, ranges_of
 
 # Exceptions that the plan of a hostile record may raise during rewriting and lowering.
 UNFIT: Final = (
@@ -36,12 +38,20 @@ UNFIT: Final = (
 
 
 def plan_text(plan: Plan) -> str:
-    """Return the canonical JSON of a plan: the steps of its sketch and its structural choices."""
-    obj = {
+    """Return the canonical JSON of a plan: the steps of its sketch and its structural choices.
+
+    A joined plan has the steps and choices of each part, with its range.
+    """
+    return json.dumps(_plan_to_json(plan), separators=(",", ":"))
+
+
+def _plan_to_json(plan: Plan) -> dict[str, Any]:
+    if plan.parts:
+        return {"parts": [[*one.sizes.facts, _plan_to_json(one.plan)] for one in plan.parts]}
+    return {
         "steps": steps_to_json(plan.state),
         "choices": {name: choice_to_json(choice) for name, choice in plan.choices},
     }
-    return json.dumps(obj, separators=(",", ":"))
 
 
 def plan_from_text(dag: Dag, target: Target, text: str) -> Plan:
@@ -51,16 +61,32 @@ def plan_from_text(dag: Dag, target: Target, text: str) -> Plan:
         RecordError: the text is malformed, or does not apply to `dag`.
     """
     try:
-        obj = parse_json(text)
-        state = replay_steps(dag, obj["steps"])
-        choices = tuple((name, choice_from_json(c)) for name, c in obj["choices"].items())
-        return lower(state, choices, target)
+        return _plan_from_json(dag, target, parse_json(text))
     except RecordError:
         raise
     except (StepError, LoweringError) as error:
         raise RecordError(f"the plan does not fit {dag.name!r}: {error}") from error
     except UNFIT as error:
         raise RecordError(f"not a plan: {type(error).__name__} {shown(error)}") from error
+
+
+def _plan_from_json(dag: Dag, target: Target, obj: Any) -> Plan:
+    if "parts" in obj:
+        return _joined_from_json(dag, target, obj["parts"])
+    state = replay_steps(dag, obj["steps"])
+    choices = tuple((name, choice_from_json(c)) for name, c in obj["choices"].items())
+    return lower(state, choices, target)
+
+
+def _joined_from_json(dag: Dag, target: Target, parts: Sequence[Sequence[Any]]) -> Plan:
+    ranges = tuple(Dim(*facts) for *facts, _ in parts)
+    if len(ranges) < 2 or ranges != ranges_of(dag, len(ranges)):
+        raise RecordError(f"the ranges {', '.join(map(str, ranges))} are none of {dag.name!r}")
+    plans = [
+        _plan_from_json(in_range(dag, sizes), target, obj)
+        for sizes, (*_, obj) in zip(ranges, parts, strict=True)
+    ]
+    return join_plans([RangePlan(sizes, plan) for sizes, plan in zip(ranges, plans, strict=True)])
 
 
 def replay(dag: Dag, target: Target, record: Record) -> Program:

@@ -1,12 +1,15 @@
-"""Rows of a tail in pieces of 8, 4, 2 and 1 written-out rows, for an extent that a call decides.
+"""Written-out rows of a tail, for an extent that a call decides.
 
-unroll i in r: C[t + i] = ...       with r < 8
-    ->      if r // 4 % 2 == 1: unroll i in 4: C[t + i] = ...
+A tail of at most 7 rows has code for each number of rows; a longer one is in pieces of 8, 4, 2 and
+1 rows, whose code is as long as the code of the whole tile:
+
+unroll i in r: C[t + i] = ...
+    ->      if r == 1: C[t] = ...;  if r == 2: unroll i in 2: C[t + i] = ...        with r < 3
+    ->      if r // 4 % 2 == 1: unroll i in 4: C[t + i] = ...                      with r < 16
             if r // 2 % 2 == 1: unroll i in 2: C[t + r // 4 * 4 + i] = ...
-            if r % 2 == 1: C[t + r // 2 * 2] = ...
+            if r % 2 == 1: C[t + r // 2 * 2] = ...                  and so on
 
-The code of all pieces together is as long as the code of the whole tile. A loop over the rows
-would keep no sums in registers.
+Each piece reads the other operands again. A loop over the rows would keep no sums in registers.
 """
 
 from collections.abc import Iterator
@@ -25,6 +28,7 @@ from ansorpy.loopir.rewrite import (
     walk_stmt,
 )
 
+EACH: Final = 8  # rows of a tile, up to which each number of rows in its tail has code of its own
 MOST: Final = 16  # rows of a tile; a longer tail runs row by row
 
 
@@ -37,16 +41,23 @@ def in_pieces(body: Stmt, tail: Expr, most: int) -> Stmt | None:
     if most > MOST or not _apart(body, tail):
         return None
     rows = _scratch_of_rows(body, tail)
+    if most <= EACH:
+        counts = [Const(count) for count in range(1, most)]
+        return seq(*(If(eq(tail, one), _piece(body, tail, one, ZERO, rows)) for one in counts))
     pieces = []
     size = 1
     while size < most:
         whole, count = Const(size), Const(2 * size)
         offset = mul(floordiv(tail, count), count) if 2 * size < most else ZERO
         part = _piece(body, tail, whole, offset, rows)
-        test = Binary("eq", mod(floordiv(tail, whole), Const(2)), ONE)
-        pieces.append(If(test, part))
+        pieces.append(If(eq(mod(floordiv(tail, whole), Const(2)), ONE), part))
         size *= 2
     return seq(*reversed(pieces))
+
+
+def eq(a: Expr, b: Expr) -> Expr:
+    """Return the condition that two integers are equal."""
+    return Binary("eq", a, b)
 
 
 def _loops(body: Stmt, tail: Expr) -> Iterator[For]:

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ansorpy.errors import LoweringError
+from ansorpy.loopir.join import join_programs
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.pipeline import lower_for_cpu, lower_for_cuda
 from ansorpy.loopir.verify import check
+from ansorpy.plan.join import rows_of
 from ansorpy.plan.plan import Plan
 from ansorpy.plan.threads import THREADS
 from ansorpy.target import CpuTarget, GpuTarget, Target, expected
@@ -21,13 +23,20 @@ def bind(plan: Plan, row: Sequence[int], target: Target) -> Program:
     Raises:
         LoweringError: the row does not fit the plan, or a pass left an invalid program.
     """
-    *_, (_, program) = passes(plan, row, target)
+    if plan.parts:
+        bound = [(part.sizes, bind(part.plan, own, target)) for part, own in rows_of(plan, row)]
+        program = join_programs(bound)
+    else:
+        *_, (_, program) = passes(plan, row, target)
     check(program, level="tiled")
     return program
 
 
 def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str, Program]]:
-    """Yield the program after every pass, in order, with the name of the pass."""
+    """Yield the program after every pass, in order, with the name of the pass.
+
+    The plan is not joined.
+    """
     if len(row) != len(plan.sizes):
         raise LoweringError(f"a row of {len(row)} values; expected {len(plan.sizes)}, one per size")
     values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from ansorpy.expr.expr import Expr
 from ansorpy.loopir.nodes import Program
 from ansorpy.state.state import Location, State
+from ansorpy.te.dims import Dim
 
 # (stage, lane axis, packed operands) of every vectorized stage
 Family: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
@@ -55,6 +56,8 @@ class Plan:
 
     `conditions` are boolean expressions over the sizes; a legal row satisfies all of them. If the
     Dag has dims, `program` is of the largest sizes: features and limits are taken from it.
+    A joined plan (`plan.join`) has a plan for each range of a dim in `parts`; it has the state, the
+    choices and the program of the last one.
     """
 
     state: State
@@ -63,6 +66,7 @@ class Plan:
     program: Program  # symbolic: mentions the names of `sizes` as variables
     conditions: tuple[Expr, ...] = ()
     unsized: Program | None = None  # the program with dims, for every size; None without dims
+    parts: tuple["RangePlan", ...] = ()  # from the least sizes to the largest
 
     @property
     def smallest_row(self) -> tuple[int, ...]:
@@ -80,3 +84,11 @@ class Plan:
     def column(self) -> Mapping[str, int]:
         """Position of every size by name."""
         return {size.name: i for i, size in enumerate(self.sizes)}
+
+
+@dataclass(frozen=True)
+class RangePlan:
+    """A plan for calls whose size of a dim is from `sizes.low` to `sizes.high`, both included."""
+
+    sizes: Dim
+    plan: Plan

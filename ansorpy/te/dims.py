@@ -14,6 +14,7 @@ from ansorpy.te.dag import Axis, Compute, Dag, Node
 from ansorpy.te.limits import LIMITS, NAME
 
 MOST_DIMS: Final = 4  # different dims of one Dag
+GROWTH: Final = 8  # ratio of the largest sizes of neighbouring ranges with kernels of their own
 TIMED: Final = 5  # sizes of a dim at which kernels are timed, at most
 
 
@@ -145,14 +146,14 @@ def extents_of(node: Node) -> tuple[int, ...]:
 
 
 def at_sizes(dag: Dag, sizes: Mapping[str, int]) -> Dag:
-    """Return the Dag without dims that a call of these sizes computes.
+    """Return the Dag that a call of these sizes computes.
 
     Args:
-        sizes: the size of each dim by name.
+        sizes: by name, the size of a dim, or a narrower dim; other dims stay.
     """
 
     def number(extent: int) -> int:
-        return sizes[extent.name] if isinstance(extent, Dim) else extent
+        return sizes.get(extent.name, extent) if isinstance(extent, Dim) else extent
 
     def axes(given: Iterable[Axis]) -> tuple[Axis, ...]:
         return tuple(replace(axis, extent=number(axis.extent)) for axis in given)
@@ -206,6 +207,49 @@ def sizes_of(dag: Dag, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
 def widest(dag: Dag) -> Dag:
     """Return the Dag without dims of the largest sizes."""
     return at_sizes(dag, {one.name: one.high for one in dims_of(dag)})
+
+
+def ranges_of(dag: Dag, most: int) -> tuple[Dim, ...]:
+    """Return the ranges of a dim that get kernels of their own, from the least sizes on.
+
+    They end at 1, 8, 64 ... and at the largest size; (): one kernel serves all sizes. No stride of
+    an array may depend on the dim: then all kernels take the same arrays. Of several such dims, it
+    is the dim with the largest ratio of sizes.
+
+    Args:
+        most: the number of ranges, at most.
+    """
+    free = [dim for dim in dims_of(dag) if _leads(dag, dim)]
+    dim = max(free, key=lambda one: one.high / one.low, default=None)
+    ends, end = [], 1
+    while dim is not None and max(2 * end, end + 2) <= dim.high:
+        ends += [end] if end >= dim.low else []
+        end *= GROWTH
+    ends = ends[: max(0, most - 1)]
+    if dim is None or not ends:
+        return ()
+    lows = [dim.low, *(end + 1 for end in ends)]
+    return tuple(Dim(dim.name, *both) for both in zip(lows, [*ends, dim.high], strict=True))
+
+
+def _leads(dag: Dag, dim: Dim) -> bool:
+    """Return whether no array of a call has an axis outside of an axis of a dim."""
+    arrays = (*dag.placeholders, *map(dag.node, dag.outputs))
+    return not any(
+        extent == dim and any(outer != 1 for outer in node.shape[:axis])
+        for node in arrays
+        for axis, extent in enumerate(node.shape)
+    )
+
+
+def in_range(dag: Dag, sizes: Dim) -> Dag:
+    """Return the Dag whose dim has a range of `ranges_of`; of one size, a number.
+
+    It is called as the Dag with the range behind it.
+    """
+    size = sizes if sizes.low < sizes.high else int(sizes)
+    part = at_sizes(dag, {sizes.name: size})
+    return replace(part, name=f"{dag.name}_{sizes.name}_{sizes.low}_{sizes.high}")
 
 
 def extents_as_json(shape: Sequence[int]) -> list[Any]:

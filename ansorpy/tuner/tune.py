@@ -14,6 +14,7 @@ from ansorpy.events import (
     Derived,
     Event,
     Finished,
+    Improved,
     NoTrials,
     Stopped,
     Stopping,
@@ -50,6 +51,7 @@ from ansorpy.tuner.rounds.round import (
 from ansorpy.tuner.rounds.search_state import SearchState
 from ansorpy.tuner.rounds.setup import Context, Opening, Setup, local_pools, prepare
 from ansorpy.tuner.tasks.checkpoint import Journal
+from ansorpy.tuner.tasks.ranges import join
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import TOLD_TRIALS, Answer
 from ansorpy.tuner.tasks.twins import each_result
@@ -102,17 +104,22 @@ def run(
                         yield from context.deliveries.baseline(task)
                 if request.trials:
                     if not setup.stored.rounds and context.budget.fitting(1):
-                        yield from preflight.check_kernel(tasks, opened, memory.free_bytes, clock)
+                        searched = context.searched
+                        yield from preflight.check_kernel(
+                            searched, opened, memory.free_bytes, clock
+                        )
                     state = context.search_state(request, results)
                     context.model.update(state.restore(setup.stored))
                     rest = {name for name, one in openings.items() if one.after_round}
                     stopped = yield from search(context, state, rest)
             except KeyboardInterrupt:
-                if not any(results.values()) and not any(task.has_answer for task in tasks):
+                known = [one.has_answer for task in tasks for one in (task, *task.parts)]
+                if not any(results.values()) and not any(known):
                     raise
                 stopped = "interrupted"
                 yield Stopping()
             for task in tasks:
+                yield from measure_joined(context, task)
                 results[task.name] = yield from with_reasons(
                     context, task, stopped == "interrupted"
                 )
@@ -147,6 +154,9 @@ def open_spaces(context: Context, openings: Mapping[str, Opening], seed: int) ->
     lap, waiting = Laps(context.clock), list[tuple[Task, Answer]]()
     ahead = int(context.deliveries.ends_with_answer)
     for task in context.tasks:
+        for part in task.parts:
+            yield from open_space(context, part, openings[part.name], seed)
+            yield from open_rest(context, part, openings[part.name])
         kind = yield from open_space(context, task, openings[task.name], seed)
         waiting.append((task, kind))
         if len(waiting) > ahead:
@@ -168,8 +178,9 @@ def open_space(
         if kind == "none" and deliveries.ends_with_answer:
             return kind
         deliveries.open_pool(task)
-    few = kind == "one" and deliveries.ends_with_answer
-    yield open_plans(context, task, first_answer.FEW_PLANS if few else first_answer.PLANS)
+    if not task.parts:
+        few = kind == "one" and deliveries.ends_with_answer
+        yield open_plans(context, task, first_answer.FEW_PLANS if few else first_answer.PLANS)
     late = context.budget.opening_late()
     yield from warm.start(task, setup.sources[task.name], setup.share, late)
     if kind != "none":
@@ -186,9 +197,14 @@ def answer(
     elif context.deliveries.ends_with_answer:
         yield from context.deliveries.untuned_answer(task)
     context.budget.note_opened(kind, lap())
-    if openings[task.name].all_plans:
+    yield from open_rest(context, task, openings[task.name])
+    lap()
+
+
+def open_rest(context: Context, task: Task, how: Opening) -> Iterator[Derived]:
+    """Open the rest of the search space of a task, if that is due before the first round."""
+    if how.all_plans and not task.parts:
         yield open_plans(context, task, late=context.budget.opening_late())
-        lap()
 
 
 def with_reasons(
@@ -244,8 +260,9 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
     turn = state.next_turn()
     while turn is not None:
         task = state.tasks[turn.task.name]
-        before_s = task.history.trial_s
-        context.deliveries.prepare_race(task)
+        before_s, alone = task.history.trial_s, task in context.tasks
+        if alone:
+            context.deliveries.prepare_race(task)
         if task.history.rounds and task.name in rest:
             rest.remove(task.name)
             yield open_plans(context, task, late=context.budget.opening_late())
@@ -257,13 +274,29 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
             state.report(turn, len(done.chosen), done.least_cost_s, done.spent)
         yield from append(context.setup.journal, task, done, before_s, state.checkpoint())
         turn = state.next_turn()
-        if turn is not None:  # else the final race follows
+        if turn is not None and alone:  # else the final race follows
             yield from context.deliveries.intermediate(task)
     reason = state.stop_reason()
     if reason == "seconds" and not any(task.history.trials for task in state.tasks.values()):
         budget = context.budget
         yield NoTrials(budget.left_s + budget.spent_s, budget.told_s(), TOLD_TRIALS)
     return reason
+
+
+def measure_joined(context: Context, task: Task) -> Iterator[Improved]:
+    """Measure candidates that join the best kernels of the parts of a task, if all have a trial.
+
+    Their records would name no candidate of a search, so that none is stored.
+    """
+    chosen = context.deliveries.best_of_parts(task)
+    if not chosen:
+        return
+    rows = list(dict.fromkeys([*task.queue.waiting(()), *join(task.space, chosen)]))
+    emitted = emit(context.pools.of(task), bind(task, rows), [None] * len(rows))
+    task.history.learn(*measure(task, rows, emitted, context.budget.late))
+    task.history.add(*(part.history for part in task.parts))
+    if task.history.trial_s is not None:
+        yield Improved(task.name, task.history.trial_s, task.history.trials)
 
 
 def play(

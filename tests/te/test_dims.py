@@ -15,7 +15,7 @@ from ansorpy.oracle.reference import evaluate
 from ansorpy.te.analysis import structure_key, workload_key
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag, Placeholder
-from ansorpy.te.dims import Dim, at_sizes, dims_of, plain, widest
+from ansorpy.te.dims import Dim, at_sizes, dims_of, in_range, plain, ranges_of, widest
 
 MM = "def mm(float(M in 1..512, 8) A, const float(8, 6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
@@ -160,3 +160,39 @@ def test_a_wrong_dim_in_json_is_refused_with_its_place(extent: object, place: st
     document["nodes"][0]["shape"][0] = extent
     with pytest.raises(ShapeError, match=place):
         from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("extents", "most", "expected"),
+    [
+        ("M in 1..512", 4, "1..1 2..8 9..64 65..512"),
+        ("M in 1..512", 3, "1..1 2..8 9..512"),
+        ("M in 1..512", 1, ""),
+        ("M in 1..9000", 8, "1..1 2..8 9..64 65..512 513..4096 4097..9000"),
+        ("M in 1..16", 4, "1..1 2..8 9..16"),
+        ("M in 1..15", 4, "1..1 2..15"),
+        ("M in 1..2", 4, ""),
+        ("M in 1..3", 4, "1..1 2..3"),
+        ("M in 20..300", 4, "20..64 65..300"),
+        ("M in 100..127", 4, ""),
+        ("1, M in 9..200", 4, "9..64 65..200"),
+        ("2, M in 9..200", 4, ""),  # a stride depends on it
+    ],
+)
+def test_ranges_follow_each_other(extents: str, most: int, expected: str) -> None:
+    (dag,) = parse(f"def f(float({extents}) A) -> (B) {{ B({'i,j' if ',' in extents else 'i'})"
+                   f" = A({'i,j' if ',' in extents else 'i'}) * 2 }}")  # fmt: skip
+    ranges = ranges_of(dag, most)
+    assert " ".join(f"{one.low}..{one.high}" for one in ranges) == expected
+    assert ranges == ranges_of(dag, max(1, len(ranges)))
+    for sizes in ranges:
+        part = in_range(dag, sizes)
+        assert part.name == f"f_M_{sizes.low}_{sizes.high}"
+        assert dims_of(part) == (() if sizes.low == sizes.high else (sizes,))
+
+
+def test_the_dim_with_the_largest_ratio_of_sizes_has_ranges() -> None:
+    (dag,) = parse("def f(float(M in 1..8, 4) A, float(N in 1..999, 4) B) -> (C, D)"
+                   " { C(i,j) = A(i,j) * 2 D(i,j) = B(i,j) * 2 }")  # fmt: skip
+    assert [one.name for one in ranges_of(dag, 4)] == ["N", "N", "N", "N"]
+    assert dims_of(in_range(dag, ranges_of(dag, 4)[1])) == (Dim("M", 1, 8), Dim("N", 2, 8))

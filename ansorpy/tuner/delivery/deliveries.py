@@ -32,12 +32,16 @@ from ansorpy.tuner.race.race_record import sealed
 from ansorpy.tuner.race.results import empty_result, result_of
 from ansorpy.tuner.reuse import record_lookup
 from ansorpy.tuner.tasks.checkpoint import Journal
+from ansorpy.tuner.tasks.ranges import in_turn
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import Answer, TimeBudget
 from ansorpy.tuner.tasks.twins import each_told, twin_result, zips
 
 UNKNOWN_S: Final = 0.25  # time of a choice that never ran: the untuned kernel has 20 times that
 RACES: Final = 3  # races at most, if no finalist passes
+PART_LEADERS: Final = 8  # candidates of a range of sizes that are timed again in turns
+PART_RERANK_S: Final = 0.5  # seconds in which they are
+JOINED: Final = 2  # candidates that join kernels of ranges, measured and raced at the end
 INTERIM: Final = "interim"  # the request of an intermediate race: it answers none
 
 
@@ -271,18 +275,38 @@ class Deliveries:
         if not task.space.plans or not (task.history.trials or self._hasty):
             return empty_result(task)
         leaders = self._leaders(task)
-        if len(leaders) > 1 and not self._budget.finish_tight():
-            times = self._pools.racing(task).rerank(
-                [task.space.unbound(candidate) for candidate in leaders], RERANK_S, None
-            )
-            cost_s = {c: t.cost_s for c, t in zip(leaders, times, strict=True) if t is not None}
-            leaders = sorted(cost_s, key=cost_s.__getitem__) or leaders
+        if not self._budget.finish_tight():
+            leaders = self._timed_again(task, leaders, RERANK_S)
         attempts = [[one] for one in (*leaders[:RACES], untuned_candidate(task))]
         done = self._deliver_library(task, attempts)
         if done is None:
             return empty_result(task)
         result = done.result(task, self._budget.spent_s)
         return result if done.candidate in leaders else as_untuned(result)
+
+    def best_of_parts(self, task: Task) -> list[tuple[Candidate, ...]]:
+        """Return candidates of the parts of a task that are joined: the best, the second best.
+
+        (): a part has none, or the task has no parts. A repeatable tuning takes the best as timed
+        in trials.
+        """
+        ranked = [self._best_of_part(part) for part in task.parts]
+        return in_turn(ranked)[: 1 if self._repeatable else JOINED]
+
+    def _best_of_part(self, part: Task) -> list[Candidate]:
+        leaders = part.history.ranked()[:PART_LEADERS]
+        if self._repeatable or self._budget.finish_tight():
+            return leaders
+        return self._timed_again(part, leaders, PART_RERANK_S)
+
+    def _timed_again(self, task: Task, leaders: list[Candidate], seconds: float) -> list[Candidate]:
+        """Return the leaders in the order of their times in turns."""
+        if len(leaders) < 2:
+            return leaders
+        unbound = [task.space.unbound(candidate) for candidate in leaders]
+        times = self._pools.racing(task).rerank(unbound, seconds, None)
+        cost_s = {c: t.cost_s for c, t in zip(leaders, times, strict=True) if t is not None}
+        return sorted(cost_s, key=cost_s.__getitem__) or leaders
 
     def remove_superseded(self, task: Task, result: TaskResult) -> None:
         """Remove the zips of this tuning that a zip of the result replaces."""

@@ -115,6 +115,14 @@ class TuneOptions:
             command="weight",
         ),
     ] = field(default_factory=dict)
+    kernels_per_dim: Annotated[
+        int,
+        Option(
+            "Kernels for ranges of the sizes of a dim, at most: a call runs the kernel of its size."
+            " Each is searched by itself.",
+            OptionLimits(least=1, most=8),
+        ),
+    ] = 4
     program_weights_bytes: Annotated[
         int,
         Option(

@@ -11,11 +11,13 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
+from ansorpy.plan.join import rows_of
 from ansorpy.plan.plan import Plan
 from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
 from ansorpy.state.steps import executed_flop, reformulated
 from ansorpy.target import Target
+from ansorpy.te.analysis import flop_count
 from ansorpy.tuner.tasks.task import Task
 
 Code = TypeVar("Code", bound=Kernel | Program)
@@ -43,14 +45,18 @@ def contestant(
         program = bind(plan, row, task.target)
         kernel = emit(program, task.target)
         became = reformulated(plan.state)
-        flop, schedule = executed_flop(plan.state), schedule_text(plan, row)
+        flop = flop_count(task.dag) if plan.parts else executed_flop(plan.state)
+        schedule = schedule_text(plan, row)
         return Contestant(text, row, schedule, kernel, program, became, flop)
     except (LoweringError, BuildError) as error:
         return Failed("build", str(error))
 
 
 def schedule_text(plan: Plan, row: tuple[int, ...]) -> str:
-    """Return loops, choices and sizes for people."""
+    """Return loops, choices and sizes for people; a joined plan has them for each range."""
+    if plan.parts:
+        each = rows_of(plan, row)
+        return "\n\n".join(f"{part.sizes}\n{schedule_text(part.plan, own)}" for part, own in each)
     lines = str(plan.state).splitlines()
     for stage, choice in plan.choices:
         facts = [str(choice.location)] if str(choice.location) != "root" else []

@@ -31,6 +31,7 @@ from ansorpy.state.steps import reformulated
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.race.export import export_program
 from ansorpy.tuner.race.results import empty_result
+from ansorpy.tuner.tasks.ranges import in_turn, join
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.twins import renamed, written
 
@@ -102,6 +103,8 @@ def choose(task: Task, model: CostModel, seed: int) -> list[Candidate]:
     measured = task.history.ranked()[:ATTEMPTS]
     if measured:
         return measured
+    if task.parts:
+        return join(task.space, in_turn([choose(part, model, seed) for part in task.parts]))
     rng = np.random.default_rng((seed, 1))
     ranker = ForTask(model, task.key)
     found = evolve(task.space.plans, ranker, (), rng, SETTINGS, target=task.target)

@@ -1,12 +1,12 @@
 """The set-up of a tuning: a request becomes tasks, records, an opening of each search space."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, Final
 
 from ansorpy.cost.model import CostModel
 from ansorpy.errors import SpecError
@@ -19,6 +19,8 @@ from ansorpy.records import MemoryStore, Record, RecordStore
 from ansorpy.state.rule import Rule
 from ansorpy.target import CpuTarget, GpuTarget, require_cores
 from ansorpy.te.analysis import structure_key
+from ansorpy.te.dag import Dag
+from ansorpy.te.dims import in_range, ranges_of
 from ansorpy.tuner.delivery.deliveries import Deliveries
 from ansorpy.tuner.options.allocation import objective_of
 from ansorpy.tuner.options.networks import Networks, network_results, networks_of, totals
@@ -38,10 +40,13 @@ from ansorpy.tuner.rounds.share import Share
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.checkpoint import Journal, StoredSearch, StoreJournal
 from ansorpy.tuner.tasks.identity import Identity, rules_name
-from ansorpy.tuner.tasks.search_space import SearchSpace
+from ansorpy.tuner.tasks.ranges import JoinedSpace
+from ansorpy.tuner.tasks.search_space import OwnSpace, SearchSpace
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import LIBRARY_END_S, UNTUNED_S, TimeBudget, least_s
 from ansorpy.tuner.tasks.twins import leaders, summed, twin_names, with_twins
+
+PART_TRIALS: Final = 8  # trials of each range of sizes, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,13 @@ class Setup:
     """The parts of a tuning that a request, a store and a journal determine."""
 
     rules: tuple[Rule, ...]
-    tasks: tuple[Task, ...]  # equal Dags are one task
+    tasks: tuple[Task, ...]  # equal Dags are one task; one with parts is searched as these
     networks: Networks  # the weight of each task in each network
     sources: Mapping[str, Sources]  # by task
     answers: Mapping[str, Sequence[Record]]  # records whose races may answer the request, by task
     share: int  # trials of each task
-    enough: float  # trials behind the answer to another request that also answers this one
+    # Trials for each range behind the answer to another request that also answers this one.
+    enough: float
     digest: str  # identity of the request
     form: DeliveredForm[Any]
     out: Path
@@ -65,17 +71,36 @@ class Setup:
 
     def started(self, request: Request) -> Started:
         """Return the first event."""
-        found = [one.known for one in self.sources.values()]
-        counts = tuple(sum(record.race is None for record in known) for known in found)
+        found = [[self.sources[one.name].known for one in task.searched] for task in self.tasks]
+        counts = tuple(
+            sum(record.race is None for known in of_task for record in known) for of_task in found
+        )
         twins = twin_names(leaders(request.dags))
         target = request.target
         threads = target.cores if isinstance(target, CpuTarget) else 0
-        return Started(tuple(self.sources), counts, request.trials, request.seconds, twins, threads)
+        names = tuple(task.name for task in self.tasks)
+        return Started(names, counts, request.trials, request.seconds, twins, threads)
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each task, summed over the networks."""
-        return totals(self.networks)
+        """The weight of each task that is searched, summed over the networks."""
+        return totals(self.searched_networks)
+
+    @property
+    def searched_networks(self) -> Networks:
+        """The weight of each task and of each part in each network.
+
+        The weights of parts make equal shares of the operations of their task.
+        """
+        shares = {
+            part.name: (task.name, task.identity.flop / max(1, part.identity.flop))
+            for task in self.tasks
+            for part in task.parts
+        }
+        return {
+            name: {**row, **{part: row[of] * share for part, (of, share) in shares.items()}}
+            for name, row in self.networks.items()
+        }
 
     def network_results(
         self, request: Request, results: Sequence[TaskResult]
@@ -88,10 +113,11 @@ class Setup:
         """Return the results of earlier tunings that answer the request, None for other tasks."""
         return {
             task.name: record_lookup.answer(
-                task, self.form, self.answers[task.name], self.digest, self.enough, self.out
+                task, self.form, self.answers[task.name], self.digest,
+                self.enough * len(task.searched), self.out,
             )
             for task in self.tasks
-        }
+        }  # fmt: skip
 
 
 def prepare(
@@ -121,32 +147,46 @@ def prepare(
     cold = cold_bytes(request.weights_bytes or request.program_weights_bytes, request.target)
     own = space_of(request)
     named = generated_name(request, rules_name(kind, rules)) if own is None else own.name
-    parts = recorded_parts(request)
-    tasks = tuple(
-        Task(
-            Identity(
-                dag, request.target, named, cold, request.estimated, request.measured_by,
-                request.copies, twins, parts,
-            ),
-            SearchSpace(dag, request.target, own, generator_of(request)),
-            strategy=strategy_of(request),
-        )
-        for dag, twins in with_twins(request.dags)
-    )  # fmt: skip
+    recorded = recorded_parts(request)
+
+    def task_of(
+        dag: Dag, own: OwnSpace | None, twins: tuple[Dag, ...] = (), parts: tuple[Task, ...] = ()
+    ) -> Task:
+        identity = Identity(
+            dag, request.target, named if own is None else own.name, cold, request.estimated,
+            request.measured_by, request.copies, twins, recorded,
+        )  # fmt: skip
+        space = SearchSpace(dag, request.target, own, generator_of(request))
+        return Task(identity, space, strategy=strategy_of(request), parts=parts)
+
+    least = PART_TRIALS * len(request.dags)
+    most = min(request.kernels_per_dim, max(1, request.trials // least))
+    most = most if request.trials else request.kernels_per_dim
+
+    def with_parts(dag: Dag, twins: tuple[Dag, ...]) -> Task:
+        ranges = ranges_of(dag, most)
+        parts = tuple(task_of(in_range(dag, sizes), None) for sizes in ranges)
+        spaces = tuple(part.space for part in parts)
+        joined = JoinedSpace.of(named, ranges, spaces) if parts else own
+        return task_of(dag, joined, twins, parts)
+
+    tasks = tuple(with_parts(dag, twins) for dag, twins in with_twins(request.dags))
+    every = [one for task in tasks for one in (task, *task.parts)]
     firsts = leaders(request.dags)
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}
     reused = MemoryStore() if request.fresh else store
-    past = {task.name: own_records(task, reused.all(task.key)) for task in tasks}
+    past = {task.name: own_records(task, reused.all(task.key)) for task in every}
     if request.deterministic:
-        for task in tasks:
+        for task in every:
             task.queue.recorded = record_lookup.recorded(task.dag, past[task.name])
-    share = min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials)
+    searched = sum(len(task.searched) for task in tasks)
+    share = min(-(-request.trials // searched), request.max_trials_per_task or request.trials)
     return Setup(
         rules=rules,
         tasks=tasks,
         networks=networks,
-        sources={one.name: sources_of(request, one, past[one.name], reused) for one in tasks},
+        sources={one.name: sources_of(request, one, past[one.name], reused) for one in every},
         answers=past,
         share=share,
         enough=inf if request.deterministic or request.own else share,
@@ -175,7 +215,7 @@ class Context:
     """The parts of a search that stay the same from round to round."""
 
     setup: Setup
-    tasks: tuple[Task, ...]  # without those that earlier tunings answer
+    tasks: tuple[Task, ...]  # without those that earlier tunings answer; they may have parts
     model: CostModel
     pools: Pools
     budget: TimeBudget
@@ -198,6 +238,11 @@ class Context:
         deliveries = deliveries_of(request, setup, pools, budget, model)
         return Context(setup, tasks, model, pools, budget, deliveries, clock, tuple(request.allow))
 
+    @property
+    def searched(self) -> tuple[Task, ...]:
+        """The tasks that the search proposes candidates for."""
+        return tuple(one for task in self.tasks for one in task.searched)
+
     def openings(self, request: Request) -> dict[str, Opening]:
         """Return how to open the search space of each task."""
         resumed = {name for name, _ in self.setup.stored.rounds}
@@ -207,11 +252,14 @@ class Context:
         early = quick and request.early and whole
         few = quick and len(self.tasks) <= OPEN_POOLS
         openings = {}
-        for name in (task.name for task in self.tasks):
+        every = [one for task in self.tasks for one in (task, *task.parts)]
+        for name in (task.name for task in every):
             later = whole and not self.setup.sources[name].known and name not in resumed
             new = name not in resumed
             answer = not request.trials or ((few or early) and new)
             openings[name] = Opening(answer, early and new, whole and not later, later)
+        for part in (part for task in self.tasks for part in task.parts):
+            openings[part.name] = replace(openings[part.name], first_answer=False, baseline=False)
         return openings
 
     def search_state(
@@ -224,25 +272,29 @@ class Context:
         """
         weights = self.setup.weights
         answered = {one.name: one.best_s or 0.0 for one in results.values() if one is not None}
-        rest_s = sum(weights[name] * best_s for name, best_s in answered.items())
+        whole = totals(self.setup.networks)
+        rest_s = sum(whole[name] * best_s for name, best_s in answered.items())
         gain = request.stop_if_gain_below
         criteria = StopCriteria(weights, request.target_latency_s, gain, rest_s)
+        alike = len(self.tasks) == 1 and bool(self.tasks[0].parts)  # each range is as important
         settings = Settings(
             request.trials,
-            strategy="round-robin" if request.strategy == "round-robin" else "gradient",
+            strategy="round-robin" if alike or request.strategy == "round-robin" else "gradient",
             early_stop_trials=request.patience,
             task_trials=request.max_trials_per_task,
         )
         tags = request.strategy == "similar"
         shares = [
             Share(name, weights[name], one.flop, structure_key(one.dag) if tags else "")
-            for name, one in ((task.name, task.identity) for task in self.tasks)
+            for name, one in ((task.name, task.identity) for task in self.searched)
         ]
-        names = [task.name for task in self.tasks]
-        objective = objective_of(request, self.setup.networks, names, answered)
+        names = [task.name for task in self.searched]
+        networks = self.setup.searched_networks
+        objective = objective_of(request, networks, names, answered)
         return SearchState(
-            self.tasks, shares, settings, objective, request.seed, criteria, self.budget, self.clock
-        )
+            self.searched, shares, settings, objective, request.seed, criteria, self.budget,
+            self.clock,
+        )  # fmt: skip
 
 
 def budget_of(request: Request, setup: Setup, tasks: int, clock: Callable[[], float]) -> TimeBudget:

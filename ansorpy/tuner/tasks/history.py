@@ -88,6 +88,15 @@ class History:
         self._take(candidate, outcome)
         self.known += 1
 
+    def add(self, *parts: "History") -> None:
+        """Count the trials, the seconds and the failures of parts of the task, too."""
+        for part in parts:
+            self.trials += part.trials
+            self.known += part.known
+            self.seconds += part.seconds
+            self.failures += part.failures
+            self.examples = {**part.examples, **self.examples}
+
     def _take(self, candidate: Candidate, outcome: Outcome) -> None:
         self.costs_s[candidate] = cost_of(outcome)
         self.times_s[candidate] = outcome.best_s if isinstance(outcome, Measured) else inf

@@ -30,6 +30,7 @@ class Task:
     history    grows after each trial
     queue      changes before and after each round
     strategy   proposes candidates of the space once the queue is empty
+    parts      tasks for the ranges of a dim, which are searched in place of this one (`ranges`)
     """
 
     identity: Identity
@@ -37,6 +38,7 @@ class Task:
     history: History = field(default_factory=History)
     queue: TrialQueue = field(default_factory=TrialQueue)
     strategy: SearchStrategy = field(default_factory=Evolution)
+    parts: tuple["Task", ...] = ()
 
     @staticmethod
     def of(
@@ -65,6 +67,11 @@ class Task:
     def key(self) -> str:
         """The key of the records."""
         return self.identity.key
+
+    @property
+    def searched(self) -> tuple["Task", ...]:
+        """The tasks that are searched for this one: its parts, or itself."""
+        return self.parts or (self,)
 
     @property
     def best_s(self) -> float | None:

@@ -1,0 +1,81 @@
+"""Tasks for ranges of a dim, and the candidates that join one kernel of each.
+
+A task with dims whose ranges get kernels of their own (`te.dims.ranges_of`) has a task for each in
+`Task.parts`. The search measures candidates of the parts, each at sizes of its range. At the end
+the task itself measures joined candidates, at sizes of all ranges, and the best one races.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ansorpy.plan.join import join_plans
+from ansorpy.plan.plan import RangePlan
+from ansorpy.replay import plan_text
+from ansorpy.search import Candidate
+from ansorpy.search.strategy import SearchView
+from ansorpy.te.dims import Dim
+from ansorpy.tuner.tasks.search_space import SearchSpace
+
+
+@dataclass(slots=True)
+class JoinedSpace:
+    """The candidates that join one kernel of each range, as `OwnSpace`.
+
+    `parts` are the search spaces of the ranges. Candidates are joined by `join`, since they depend
+    on the search of the parts.
+    """
+
+    name: str
+    ranges: tuple[Dim, ...]
+    parts: tuple[SearchSpace, ...]
+    loops: str = ""
+    single: bool = False
+
+    @staticmethod
+    def of(rules: str, ranges: tuple[Dim, ...], parts: tuple[SearchSpace, ...]) -> "JoinedSpace":
+        """Return the space without candidates; `rules` is the name of the rule set."""
+        ends = ",".join(str(sizes.high) for sizes in ranges)
+        return JoinedSpace(f"{rules} to {ranges[0].name} = {ends}", ranges, parts)
+
+    def open(self, space: SearchSpace) -> None:
+        """Add nothing: plans are joined once candidates are chosen."""
+
+    def propose(
+        self, space: SearchSpace, view: SearchView, count: int, rng: np.random.Generator
+    ) -> list[Candidate]:
+        """Return none: the search proposes candidates of the parts."""
+        return []
+
+    def find(self, space: SearchSpace, plan: str, row: tuple[int, ...]) -> Candidate | None:
+        """Return the candidate of a joined plan and a row; None for another plan."""
+        number = space.number_of(plan)
+        return None if number is None else Candidate(number, row)
+
+    def joined(self, space: SearchSpace, candidates: Sequence[Candidate]) -> Candidate:
+        """Return one candidate of each range as one candidate of the task."""
+        plans = [part.plans[one.plan] for part, one in zip(self.parts, candidates, strict=True)]
+        plan = join_plans(list(map(RangePlan, self.ranges, plans)))
+        row = tuple(value for candidate in candidates for value in candidate.row)
+        return Candidate(space.add_plan(plan, plan_text(plan)), row)
+
+
+def join(space: SearchSpace, chosen: Sequence[Sequence[Candidate]]) -> list[Candidate]:
+    """Return candidates of a joined space, each from one candidate of each range."""
+    own = space.own
+    if not isinstance(own, JoinedSpace):
+        raise TypeError(f"cannot join kernels of {space.dag.name!r}, which has no ranges")
+    return [own.joined(space, each) for each in chosen]
+
+
+def in_turn(ranked: Sequence[Sequence[Candidate]]) -> list[tuple[Candidate, ...]]:
+    """Return the best candidates of all ranges together, then the second ones, and so on.
+
+    A range with fewer candidates gives its best again; () if a range has none.
+    """
+    if not ranked or not all(ranked):
+        return []
+    longest = max(map(len, ranked))
+    together = (tuple(one[k] if k < len(one) else one[0] for one in ranked) for k in range(longest))
+    return list(dict.fromkeys(together))

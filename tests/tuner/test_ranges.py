@@ -1,0 +1,100 @@
+"""Tunings of a dim whose ranges of sizes get kernels of their own."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ansorpy
+from ansorpy.events import Derived, Event, RoundDone, Started, TaskResult
+from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.host import local_target
+from ansorpy.replay import plan_from_text
+from ansorpy.search import Candidate
+from ansorpy.te.dims import ranges_of
+from ansorpy.tuner.tasks.ranges import in_turn
+
+ROWS = (
+    "def mm(float(M in 1..40, 24) A, const float(24, 16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+)
+PARTS = ["mm_M_1_1", "mm_M_2_8", "mm_M_9_40"]
+
+
+def tuned(
+    out: Path, store: ansorpy.MemoryStore, text: str = ROWS, trials: int = 24, **options: int
+) -> tuple[TaskResult, list[Event]]:
+    events: list[Event] = []
+    result = ansorpy.tune(
+        text, trials=trials, cores=1, store=store, out=out, progress=False, race=False,
+        on_event=events.append, **options,
+    )  # fmt: skip
+    return result.task, events
+
+
+@pytest.fixture(scope="module")
+def made(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[TaskResult, list[Event], ansorpy.MemoryStore]:
+    store = ansorpy.MemoryStore()
+    return *tuned(tmp_path_factory.mktemp("made"), store), store
+
+
+Made = tuple[TaskResult, list[Event], ansorpy.MemoryStore]
+
+
+def test_each_range_is_searched_and_one_kernel_is_delivered(made: Made) -> None:
+    result, events, _ = made
+    assert [e.tasks for e in events if isinstance(e, Started)] == [("mm",)]
+    assert {e.task for e in events if isinstance(e, Derived)} == set(PARTS)
+    assert {e.task: e.trials for e in events if isinstance(e, RoundDone)} == dict.fromkeys(PARTS, 8)
+    assert result.verified
+    assert result.name == "mm"
+    assert result.trials >= 24
+
+
+def test_the_kernel_is_right_for_every_size(made: Made) -> None:
+    kernel = ansorpy.load(made[0].kernel)
+    b = np.random.default_rng(0).random((24, 16), dtype=np.float32)
+    for count in range(1, 41):
+        a = np.random.default_rng(count).random((count, 24), dtype=np.float32)
+        np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-4)
+    assert kernel.selftest() == []
+
+
+def test_the_candidate_has_a_plan_for_each_range(made: Made) -> None:
+    result, _, _ = made
+    if result.candidate is None:
+        pytest.skip("the untuned kernel won")
+    (dag,) = parse(ROWS)
+    plan = plan_from_text(dag, local_target(1), result.candidate[0])
+    assert tuple(part.sizes for part in plan.parts) == ranges_of(dag, 4)
+
+
+def test_a_repeated_request_is_answered_from_the_store(made: Made, tmp_path: Path) -> None:
+    result, _, store = made
+    again, events = tuned(tmp_path, store)
+    assert again.from_store
+    assert again.best_s == result.best_s
+    assert not any(isinstance(event, RoundDone) for event in events)
+
+
+def test_fewer_kernels_are_another_request(made: Made, tmp_path: Path) -> None:
+    _, _, store = made
+    other, events = tuned(tmp_path, store, trials=4, kernels_per_dim=1)
+    assert not other.from_store
+    assert {e.task for e in events if isinstance(e, RoundDone)} == {"mm"}
+
+
+def test_another_range_starts_from_the_kernels_of_shared_ones(made: Made, tmp_path: Path) -> None:
+    _, _, store = made
+    text = ROWS.replace("1..40", "1..50")
+    _, events = tuned(tmp_path, store, text)
+    (started,) = (event for event in events if isinstance(event, Started))
+    assert started.known == (16,)  # trials of sizes 1 and 2 to 8
+
+
+def test_candidates_of_ranges_are_joined_in_turn() -> None:
+    a, b, c, d = (Candidate(number, ()) for number in range(4))
+    assert in_turn([[a, b], [c], [d]]) == [(a, c, d), (b, c, d)]
+    assert in_turn([[a, b], [], [d]]) == []
+    assert in_turn([]) == []
