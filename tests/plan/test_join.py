@@ -24,14 +24,14 @@ from tests.plan.test_dims import fault
 
 TEXT = "def f(float(M in 1..40, 33) A, const float(33, 20) B, float(20) b) -> (C) { T(i,j) +=! A(i,k) * B(k,j) C(i,j) = fmax(T(i,j) + b(j), 0) }"  # noqa: E501
 TARGET = local_target(1)
-Rows = list[tuple[int, ...]]
 
 
 def joined(seed: int) -> tuple[Dag, Plan, tuple[int, ...]]:
     """Return a random joined plan with a row."""
     (dag,) = parse(TEXT)
     rng = np.random.default_rng(seed)
-    parts, row = [], []
+    parts: list[RangePlan] = []
+    row: list[int] = []
     for sizes in ranges_of(dag, 4):
         plans = all_plans(derive(in_range(dag, sizes), TARGET, CPU).sketches, TARGET, 8)
         plan = plans[rng.integers(len(plans))]

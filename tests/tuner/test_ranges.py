@@ -53,7 +53,9 @@ def test_each_range_is_searched_and_one_kernel_is_delivered(made: Made) -> None:
 
 
 def test_the_kernel_is_right_for_every_size(made: Made) -> None:
-    kernel = ansorpy.load(made[0].kernel)
+    result, _, _ = made
+    assert result.kernel is not None
+    kernel = ansorpy.load(result.kernel)
     b = np.random.default_rng(0).random((24, 16), dtype=np.float32)
     for count in range(1, 41):
         a = np.random.default_rng(count).random((count, 24), dtype=np.float32)
