@@ -8,9 +8,9 @@ from math import copysign
 from typing import Final
 
 from ansorpy.codegen.llvm_ir import object_bytes, phase_text
-from ansorpy.codegen.phase_utilities import touched_names
+from ansorpy.codegen.phase_utilities import phase_dims, touched_names
 from ansorpy.codegen.phase_writer import Places
-from ansorpy.expr.expr import Const, variables, walk
+from ansorpy.expr.expr import Const, walk
 from ansorpy.loopir.nodes import SIZES, Phase, Program
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
 from ansorpy.target import Target
@@ -65,17 +65,11 @@ def _alone(program: Program, target: Target) -> Iterator[_Alone]:
     """Yield every phase with the buffers that it touches, by their numbers among all."""
     for phase in program.phases:
         names, zeros = touched_names(phase), tuple(_zeros(phase))
-        dims = program.dims if _mentioned(phase) & program.ranges.keys() else ()
+        dims = phase_dims(program, phase)
         names |= {SIZES} if dims else set()
         numbered = enumerate(program.buffers)
         places = tuple((k, buffer) for k, buffer in numbered if buffer.name in names)
         yield _Alone(phase, places, target, zeros, dims)
-
-
-def _mentioned(phase: Phase) -> frozenset[str]:
-    """Return the names of all variables in a phase."""
-    parts = (expr for stmt in walk_stmt(phase.body) for expr in stmt_exprs(stmt))
-    return frozenset[str]().union(*map(variables, parts))
 
 
 def _zeros(phase: Phase) -> Iterator[float]:

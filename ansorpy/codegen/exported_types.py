@@ -9,12 +9,12 @@ from hashlib import sha256
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.link import LINKERS
-from ansorpy.loopir.nodes import Buffer, Program
+from ansorpy.loopir.nodes import SIZES, Buffer, Program
 
 
 @dataclass(frozen=True)
 class Export:
-    """A tiled program to export, its arguments in order, its constants, a prefix of symbols.
+    """A tiled program to export, its inputs, outputs and constants, and a prefix of symbols.
 
     `linkers` are command lines, tried in order (see `link`).
     """
@@ -25,6 +25,11 @@ class Export:
     constants: Mapping[str, bytes] = field(hash=False)
     prefix: str
     linkers: Sequence[Sequence[str]] = LINKERS
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The buffers whose addresses a caller gives: inputs, outputs, and the sizes of dims."""
+        return (*self.inputs, *self.outputs, *([SIZES] if self.program.dims else []))
 
 
 @dataclass(frozen=True)

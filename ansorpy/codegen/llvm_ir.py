@@ -6,7 +6,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from ansorpy.codegen.phase_utilities import phase_infos
+from ansorpy.codegen.phase_utilities import phase_dims, phase_infos
 from ansorpy.codegen.phase_writer import PhaseWriter, Places
 from ansorpy.codegen.simd.kinds import I64, POINTER
 from ansorpy.codegen.text_builder import TextBuilder
@@ -45,7 +45,7 @@ def module_text(program: Program, target: Target) -> str:
     infos = phase_infos(program)
     places = tuple(enumerate(program.buffers))
     parts = [
-        _function(declarations, info.name, phase, places, target, program.dims)
+        _function(declarations, info.name, phase, places, target, phase_dims(program, phase))
         for phase, info in zip(program.phases, infos, strict=True)
     ]
     return "\n".join([str(declarations), *parts])

@@ -5,9 +5,10 @@ from typing import Final
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Const, reads
+from ansorpy.expr.expr import Const, reads, variables
 from ansorpy.loopir.nodes import For, LoopKind, Phase, Prefetch, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
+from ansorpy.te.dims import Dim
 
 MATRICES_READY: Final = "matrices(True)"  # stands in the source of kernels that use AMX
 
@@ -69,6 +70,13 @@ def touched_names(phase: Phase) -> set[str]:
         for expr in stmt_exprs(part):
             names.update(read.tensor for read in reads(expr))
     return names
+
+
+def phase_dims(program: Program, phase: Phase) -> tuple[Dim, ...]:
+    """Return the dims whose sizes a phase reads: all of the program, or none."""
+    parts = (expr for stmt in walk_stmt(phase.body) for expr in stmt_exprs(stmt))
+    mentioned = frozenset[str]().union(*map(variables, parts))
+    return program.dims if mentioned & program.ranges.keys() else ()
 
 
 def packed_names(program: Program) -> frozenset[str]:

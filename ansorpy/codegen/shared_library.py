@@ -90,7 +90,7 @@ def _object(
 
 def _addressing(export: Export) -> Addressing:
     """Return the location of every buffer of the program."""
-    order, packed = (*export.inputs, *export.outputs), _packed(export.program)
+    order, packed = export.arguments, _packed(export.program)
     locations = []
     ends = {Area.PACKED: 0, Area.SCRATCH: 0}  # in bytes
     for buffer in export.program.buffers:
@@ -127,7 +127,7 @@ def _steady(program: Program) -> tuple[str, ...]:
 
 def _arguments(export: Export, addressing: Addressing) -> tuple[Buffer, ...]:
     by_name = export.program.by_name
-    found = [by_name[name] for name in (*export.inputs, *export.outputs)]
+    found = [by_name[name] for name in export.arguments]
     size_bytes = addressing.packed_bytes + addressing.scratch_bytes
     if size_bytes:
         found.append(Buffer(WORKSPACE, "uint8", (Const(size_bytes),), Scope.GLOBAL))
@@ -164,7 +164,7 @@ class LoadedLibrary(Loaded):
         """Return a call without arguments that runs all timed phases.
 
         Args:
-            addresses: of inputs, outputs and the workspace.
+            addresses: of `buffers`: inputs, outputs, sizes of dims and the workspace.
             pool: address of a running pool; 0: the caller's thread only.
         """
         if not pool:
@@ -187,7 +187,7 @@ class LoadedLibrary(Loaded):
         return call
 
     def pack(self, addresses: Sequence[int]) -> None:
-        """Pack the weights: addresses of inputs, outputs, packed weights and scratch."""
+        """Pack the weights: addresses as of `bind`, with packed weights and scratch."""
         native_call(self.entries["pack"], addresses, self)()
 
     def bind_packed(self, addresses: Sequence[int], pool: int = NO_POOL) -> Callable[[], None]:

@@ -9,9 +9,10 @@
     void P_taskK(const P_args *, int64_t task)          one independent task of the K-th timed phase
     const P_phase P_phases[]                            those functions with their numbers of tasks
 
-Both structs of arguments hold pointers: inputs and outputs, then for `P_args` the workspace, for
-`P_packed_args` the packed weights and the scratch. A workspace is the packed weights with the
-scratch behind them. Constant tensors are part of the library.
+Both structs of arguments hold pointers: inputs and outputs, with dims their sizes (an int64 for
+each, in order), then for `P_args` the workspace, for `P_packed_args` the packed weights and the
+scratch. A workspace is the packed weights with the scratch behind them. Constant tensors are part
+of the library. `P_ahead` and `P_pack` read no sizes.
 """
 
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ class Addressing:
     """The locations of a program's buffers, in order, and the sizes of the caller's memory."""
 
     locations: tuple[Location, ...]
-    arguments: int  # inputs and outputs
+    arguments: int  # inputs, outputs, and the sizes of dims
     packed_bytes: int  # a multiple of ALIGN_BYTES, so that the scratch of a workspace is aligned
     scratch_bytes: int
 
