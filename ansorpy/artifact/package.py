@@ -54,7 +54,9 @@ def repacked(folder: Path) -> bytes:
     content = {name: read_bytes(folder / name) for name in NAMES if (folder / name).exists()}
     text = content.pop(MANIFEST)
     try:
-        data = box(content, json.loads(text))
+        manifest = json.loads(text)
+        listed = [*manifest.get("files", ()), *content]  # in the order of the packed manifest
+        data = box({name: content[name] for name in sorted(content, key=listed.index)}, manifest)
     except (ValueError, AttributeError) as error:
         raise PackageError(f"cannot load {folder}: {MANIFEST}: {error}") from error
     if not unbox(data, folder.name).manifest == json.loads(text):

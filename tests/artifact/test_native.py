@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ansorpy
 from ansorpy import te
 from ansorpy.artifact import load_native, make_test, pack, unpack
 from ansorpy.codegen.exported_types import Library
@@ -118,6 +120,14 @@ def test_a_native_kernel_is_called_from_python(path: Path) -> None:
     first = call()
     np.testing.assert_array_equal(call(), wanted)
     np.testing.assert_array_equal(first, wanted)
+
+
+def test_a_kernel_with_a_library_is_pickled(path: Path) -> None:
+    kernel = ansorpy.load(path)
+    again = pickle.loads(pickle.dumps(kernel))
+    assert again.digest == kernel.digest
+    a, b, wanted = inputs()
+    np.testing.assert_array_equal(again(a, b), wanted)
 
 
 def test_kernels_of_two_zips_share_a_pool(path: Path, tmp_path: Path) -> None:
