@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.sandbox.seals import Sealed
 from ansorpy.measure.verify.case_folders import CaseFolders
-from ansorpy.measure.verify.cases import Case, load_cases
+from ansorpy.measure.verify.cases import FIRST_SIZES, Case, load_cases
 from ansorpy.topi import workloads
 
 DAG = replace(workloads.matmul(5, 6, 7), name="mm")
@@ -60,3 +61,13 @@ def test_the_first_case_is_found_among_all(tmp_path: Path) -> None:
         (same,) = load_cases(folders.first())[0]
         for one, other in zip(dense.expected, same.expected, strict=True):
             assert np.array_equal(one.value, other.value)
+
+
+def test_first_cases_have_more_sizes_than_those_that_are_timed(tmp_path: Path) -> None:
+    (dag,) = parse("def f(float(N in 1..40) A) -> (B) { B(i) = A(i) * 2 }")
+    with closing(CaseFolders(dag, 0, True, Sealed(tmp_path))) as folders:
+        whole, first = load_cases(folders.all())[0], load_cases(folders.first())[0]
+    assert [one.name for one in whole][: len(first)] == [one.name for one in first]
+    assert [one.timed for one in first] == [True] * 5 + [False] * FIRST_SIZES
+    assert len({one.sizes for one in first}) == 5 + FIRST_SIZES
+    assert not any(one.timed for one in whole[len(first) :])

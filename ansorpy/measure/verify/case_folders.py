@@ -1,6 +1,6 @@
 """The test cases of a task as sealed folders that measuring processes read.
 
-A thread computes the first case beside other work, and all others once they are needed or
+A thread computes the first cases beside other work, and all others once they are needed or
 `begin_others` is called.
 """
 
@@ -11,11 +11,10 @@ from pathlib import Path
 from shutil import rmtree
 
 from ansorpy.measure.sandbox.seals import Sealed
-from ansorpy.measure.verify.cases import Case, each_case, load_cases, save_cases
+from ansorpy.measure.verify.cases import Case, each_case, first_count, load_cases, save_cases
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.te.dag import Dag
-from ansorpy.te.dims import timed_sizes
 
 
 class CaseFolders:
@@ -26,8 +25,8 @@ class CaseFolders:
         self._whole = sealed.folder()
         self._cases: Iterator[Case] = each_case(dag, seed, edges)
         self._thread = ThreadPoolExecutor(1, "reference")
-        self._timed_count = len(timed_sizes(dag))
-        self._first: Future[tuple[Case, ...]] | None = self._thread.submit(self._timed)
+        self._count = first_count(dag)
+        self._first: Future[tuple[Case, ...]] | None = self._thread.submit(self._firsts)
         self._others: Future[list[Case]] | None = None
         self._closed = False
         self._filled: set[Path] = set()
@@ -35,7 +34,7 @@ class CaseFolders:
         self._reformulated: dict[tuple[Path, Dag], Path] = {}
 
     def first(self) -> Path:
-        """Return the folder of the cases that are timed; wait until they are computed.
+        """Return the folder of the first cases, all that are timed; wait until they are computed.
 
         Raises:
             SpecError: an element outside a tensor is read.
@@ -46,16 +45,16 @@ class CaseFolders:
             self._save(first, self._single)
         return self._single
 
-    def _timed(self) -> tuple[Case, ...]:
-        return tuple(islice(self._cases, self._timed_count))
+    def _firsts(self) -> tuple[Case, ...]:
+        return tuple(islice(self._cases, self._count))
 
     def _first_cases(self) -> tuple[Case, ...]:
-        """Return the cases that are timed, whose arrays are mapped once a folder has them."""
+        """Return the first cases, whose arrays are mapped once a folder has them."""
         if self._first is not None:
             return self._first.result()
         folder = next(iter(self._filled))
         self._sealed.check(folder)
-        return load_cases(folder)[0][: self._timed_count]
+        return load_cases(folder)[0][: self._count]
 
     def begin_others(self) -> None:
         """Start to compute all other cases beside other work; return at once."""

@@ -32,6 +32,7 @@ from ansorpy.te.dims import at_sizes, dims_of, timed_sizes
 LONG_SUM: Final = 64  # terms of a sum, above which its worst-case bound hides a coarse operand
 INDEX_FILE: Final = "cases.json"
 MORE_SIZES: Final = 6  # random sizes of dims that are checked beside those that are timed
+FIRST_SIZES: Final = 2  # cases behind those that are timed, by which a first answer is checked, too
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def each_case(dag: Dag, seed: int, edges: bool = True) -> Iterator[Case]:
 
 
 def _each_size(dag: Dag, seed: int, edges: bool) -> Iterator[Case]:
-    """Yield cases with dims: dense ones to time, all at the ends, and dense ones in between."""
+    """Yield cases with dims: dense ones to time, dense ones in between, and all at the ends."""
     rng = np.random.default_rng(seed)
 
     def sized(case: Case, sizes: Mapping[str, int], timed: bool = False) -> Case:
@@ -121,14 +122,19 @@ def _each_size(dag: Dag, seed: int, edges: bool) -> Iterator[Case]:
         yield sized(next(cases), sizes, timed=True)  # the dense one; others are computed later
         if sizes in (timed[0], timed[-1]):
             ends.append((sizes, cases))
-    for sizes, cases in ends:
-        yield from (sized(case, sizes) for case in cases)
     done = list(timed)
     for _ in range(MORE_SIZES):
         sizes = {one.name: int(rng.integers(one.low, one.high + 1)) for one in dims_of(dag)}
         if sizes not in done:
             done.append(sizes)
             yield sized(_dense_case(at_sizes(dag, sizes), rng), sizes)
+    for sizes, cases in ends:
+        yield from (sized(case, sizes) for case in cases)
+
+
+def first_count(dag: Dag) -> int:
+    """Return how many of the cases come first: those that are timed, and with dims a few more."""
+    return len(timed_sizes(dag)) + FIRST_SIZES * bool(dims_of(dag))
 
 
 def timed_cases(cases: Sequence[Case]) -> Sequence[Case]:
