@@ -245,7 +245,7 @@ def decorator(node: ast.expr) -> str:
 # Lines of Python at most, by package, without its packages that have a row of their own. A commit
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
-    "ansorpy/artifact": 3_990,
+    "ansorpy/artifact": 4_020,
     "ansorpy/bundle": 2_010,
     "ansorpy/client": 1_300,
     "ansorpy/codegen": 12_100,

@@ -1,12 +1,13 @@
 """The text of `kernel.h`: how C calls an exported kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ansorpy.artifact.kernel_file import dims_by_tensor
 from ansorpy.codegen.exported_types import Library
-from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import dims_of
 
 C_TYPES: Final = {
     "bool": "uint8_t", "int8": "int8_t", "uint8": "uint8_t",
@@ -15,6 +16,11 @@ C_TYPES: Final = {
     "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
     "float64": "double",
 }  # fmt: skip
+SIZED: Final = """
+
+   `sizes` has the size of every dim, in order; a size outside of its range is undefined behaviour.
+   Tensors have the pitches of the largest sizes, and only elements below the sizes are touched.
+   kernel_ahead and kernel_pack read no sizes."""
 SHORT: Final = (
     "args", "packed_args", "phase", "supported", "ahead", "run", "run_threads", "pack",
     "run_packed", "pool_open", "pool_close", "phases",
@@ -36,15 +42,19 @@ def header_text(dag: Dag, library: Library) -> str:
     """Return the header; symbols come from positions and a digest, names of users are comments."""
     p = library.prefix
     guard = f"{p.upper()}_H"
-    tensors = [b for b in library.buffers if b.scope is not Scope.GLOBAL]
+    tensors = [b for b in library.buffers if b.scope in (Scope.INPUT, Scope.OUTPUT)]
+    dims = dims_of(dag)
+    sizes, sized = ("sizes, ", SIZED) if dims else ("", "")
     weights = {node.name for node in dag.placeholders if node.constant}
     tasks = ", ".join(str(phase.tasks) for phase in library.phases)
-    fields = _fields(tensors, weights)
+    fields = _fields(tensors, weights, dims_by_tensor(dag))
+    if dims:
+        fields += f"\n    const int64_t *sizes; /* {', '.join(map(str, dims))} */"
     short = "\n".join(f"#define kernel_{name} {p}_{name}" for name in SHORT)
     return f"""\
 /* {dag.name}: a kernel made by ansorpy. C99, C++.
 
-   kernel_args args = {{ ... , workspace }};
+   kernel_args args = {{ ... , {sizes}workspace }};
    if (!kernel_supported()) ...                  once: this processor cannot run it
    kernel_ahead(&args);                          once, and after weights changed
    kernel_run(&args);                            as often as you like
@@ -52,7 +62,7 @@ def header_text(dag: Dag, library: Library) -> str:
    Tensors are row-major and aligned as their elements (to 64 bytes they are fastest); nothing
    beside them is touched. `workspace`, aligned to 64 bytes, has KERNEL_WORKSPACE_BYTES bytes
    (0: NULL will do), holds what kernel_ahead left, and belongs to one call at a time. Nothing is
-   allocated, nothing fails.
+   allocated, nothing fails.{sized}
 
    Threads: kernel_run uses yours; kernel_run_threads starts up to n - 1 more (pthreads) and ends
    them. With a pool of your own, for every phase in order: run kernel_phases[k].task for tasks
@@ -63,7 +73,7 @@ def header_text(dag: Dag, library: Library) -> str:
    (KERNEL_SCRATCH_BYTES), and kernel_packed_args has the two apart, both aligned to 64 bytes:
 
    ansorpy_pool *pool = kernel_pool_open(4);     3 threads beside the caller; any kernel may use it
-   kernel_packed_args args = {{ ... , packed, scratch }};
+   kernel_packed_args args = {{ ... , {sizes}packed, scratch }};
    kernel_pack(&args);                           once, and after weights changed: fills `packed`
    kernel_run_packed(&args, pool);               as often as you like; NULL: no pool
    kernel_pool_close(pool);                      after the last call
@@ -127,12 +137,16 @@ extern const {p}_phase {p}_phases[{max(1, len(library.phases))}];
 """
 
 
-def _fields(tensors: Sequence[Buffer], weights: set[str]) -> str:
+def _fields(tensors: Sequence[Buffer], weights: set[str], dims: Mapping[str, Sequence[str]]) -> str:
     lines, counts = [], {"in": 0, "out": 0}
     for tensor in tensors:
         side = "in" if tensor.scope is Scope.INPUT else "out"
         const = "const " if side == "in" else ""
-        shape = "".join(f"[{int(e.value)}]" for e in tensor.shape if isinstance(e, Const))
+        names = dims.get(tensor.name, [""] * len(tensor.extents))
+        shape = "".join(
+            f"[{name} <= {n}]" if name else f"[{n}]"
+            for name, n in zip(names, tensor.extents, strict=True)
+        )
         note = f"{tensor.name}: {tensor.dtype}{shape}"
         note += ", a weight: kernel_ahead reads it too" if tensor.name in weights else ""
         lines.append(f"    {const}{C_TYPES[tensor.dtype]} *{side}{counts[side]}; /* {note} */")

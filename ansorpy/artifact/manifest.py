@@ -44,6 +44,15 @@ class TensorEntry(TypedDict):
     dims: NotRequired[list[str]]  # by axis: the dim that a call decides, "" for a number
 
 
+class DimEntry(TypedDict):
+    """An extent that each call decides, from `low` to `high`; `timed` are the sizes of a race."""
+
+    name: str
+    low: Count
+    high: Count
+    timed: list[Count]
+
+
 class InputEntry(TensorEntry):
     """An input of a kernel; `span` if its integers choose indices."""
 
@@ -135,6 +144,7 @@ TIMED: Final[Mapping[str, Any]] = {"latency_s.min": Number}
 KERNEL: Final[Mapping[str, Any]] = {"name": str, "inputs": list[InputEntry], **TIMED}
 LIBRARY: Final[Mapping[str, Any]] = {
     "outputs": list[TensorEntry],
+    "dims": NotRequired[list[DimEntry]],
     "target.threads": ThreadCount,
     "native.note": str,
     "native.prefix": str,

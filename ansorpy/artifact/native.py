@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ansorpy.artifact.harness import Array, Raced, Runner, TensorSpec, Test, reference_of
+from ansorpy.artifact.harness import Array, DimSpec, Raced, Runner, TensorSpec, Test, reference_of
 from ansorpy.artifact.library_calls import Pool, function_of
 
 # --- native: the same in every kernel zip ---
@@ -47,6 +47,7 @@ def open_library(
     """
     library, native, facts = _opened(folder)
     prefix = native["prefix"]
+    dims = [DimSpec(**one) for one in facts.get("dims", ())]
     given = [_tensor(one, "weight" if one["constant"] else "input") for one in facts["inputs"]]
     gives = [_tensor(one, "output") for one in facts["outputs"]]
     count = facts["target"]["threads"] if threads is None else threads
@@ -62,6 +63,8 @@ def open_library(
         launch = _caller(run, pool)
         ahead = _caller(function_of(library, f"{prefix}_pack", ctypes.c_void_p))
     memory = [TensorSpec(name, "uint8", (size,), "scratch") for name, size in sizes.items()]
+    if dims:
+        memory.insert(0, TensorSpec("~sizes", "int64", (len(dims),), "sizes"))
     return Runner(
         tensors=(*given, *gives, *memory),
         inputs=[tensor.name for tensor in given],
@@ -73,6 +76,7 @@ def open_library(
         test=_test(facts),
         flop=native["flop"],
         raced=Raced(native["latency_s"]["min"], native["rate_unit"]),
+        dims=dims,
     )
 
 
@@ -90,7 +94,8 @@ def _opened(folder: Path) -> tuple[ctypes.CDLL, Any, Any]:
 
 
 def _tensor(facts: Any, role: str) -> TensorSpec:
-    return TensorSpec(facts["name"], facts["dtype"], tuple(facts["shape"]), role, facts.get("span"))
+    span, dims = facts.get("span"), tuple(facts.get("dims", ()))
+    return TensorSpec(facts["name"], facts["dtype"], tuple(facts["shape"]), role, span, dims)
 
 
 def _caller(function: Any, *more: Any) -> Callable[..., None]:

@@ -35,7 +35,6 @@ from ansorpy.measure.workers.pool import WorkerPool
 from ansorpy.measure.workers.replies import Reply, Returned
 from ansorpy.target import CpuTarget, Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.dims import dims_of
 
 SOURCE_BUILDERS: Final = 2  # builders that load numba before the race: finalists build side by side
 PROOF: Final = "ansorpy.measure.sandbox.proof:held"
@@ -276,8 +275,6 @@ class LocalPool:
 
     def export(self, *exports: Export, first_only: bool = False) -> Exported | Failed:
         """Return the fastest right library; as `RacePool.export`."""
-        if dims_of(self.dag):
-            return Failed("build", "libraries have fixed sizes; kernel.py takes every size")
         with self.processes.intact():
             timeout_s = self.settings.build_timeout_s
             found = libraries.fastest(

@@ -93,7 +93,6 @@ CASES = {
     ),
     "with dims for cuda": Case(source="dims", target="cuda:sm_90"),
     "with dims in mode {mode}": Case(MANUAL, "dims"),
-    "with dims and 0 trials": Case({"trials": 0}, "dims"),
     "with dims and measurer": Case({"measurer": "mine"}, "dims"),
     "with dims and space": Case({"space": "mine"}, "dims"),
     "with dims and program_weights_bytes": Case({"program_weights_bytes": 1}, "dims"),

@@ -53,6 +53,20 @@ def test_one_kernel_is_right_for_every_size(tuned: tuple[TaskResult, LoadedKerne
     assert kernel.selftest() == []
 
 
+def test_the_library_of_the_zip_is_right_for_every_size(
+    tuned: tuple[TaskResult, LoadedKernel],
+) -> None:
+    result, kernel = tuned
+    assert result.kernel is not None
+    native = kernel.manifest["native"]
+    assert (native["library"], native["note"]) == ("libkernel.so", "")
+    library = ansorpy.load_native(result.kernel)
+    for count in range(2, 61):
+        a, b, expected = rows(count)
+        np.testing.assert_allclose(library(a, b), expected, rtol=1e-4)
+    assert library.selftest() == []
+
+
 def test_a_latency_is_told_as_a_mean(tuned: tuple[TaskResult, LoadedKernel]) -> None:
     result, _ = tuned
     assert rows_of(result)["latency"].endswith(", mean of M = 2, 16, 31, 45 and 60")

@@ -11,6 +11,7 @@ import ansorpy
 from ansorpy.artifact import unbox
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.events import BaselineTimed, Delivered, Derived, Event, FirstAnswer, RoundDone
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
 from ansorpy.progress import as_line
 from ansorpy.records import MemoryStore
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.usefixtures("few_candidates")
 
 DAG = replace(workloads.matmul(48, 48, 48), name="mm")
 OTHER = replace(workloads.softmax(17, 33), name="sm")
+(SIZED,) = parse("def sized(float(4, N in 1..40) A) -> (B) { B(i) +=! A(i,j) }")
 
 
 def manifest(kernel: Path) -> Any:
@@ -38,7 +40,8 @@ def manifest(kernel: Path) -> Any:
 
 
 def test_answers_come_before_the_baseline_and_both_before_the_first_trial(tmp_path: Path) -> None:
-    request = Request((DAG, OTHER), local_target(1), trials=4, early=True)
+    dags = DAG, OTHER, SIZED
+    request = Request(dags, local_target(1), trials=6, early=True)
     events: list[Event] = []
     told: list[Any] = []
     for event in run(request, CPU, MemoryStore(), tmp_path):
@@ -47,9 +50,7 @@ def test_answers_come_before_the_baseline_and_both_before_the_first_trial(tmp_pa
             told.append(manifest(event.kernel))
     first = [one for one in events if isinstance(one, Derived | FirstAnswer | BaselineTimed)]
     begun = [(type(one), one.task) for one in first if not isinstance(one, Derived)]
-    assert begun == [
-        (FirstAnswer, "mm"), (FirstAnswer, "sm"), (BaselineTimed, "mm"), (BaselineTimed, "sm"),
-    ]  # fmt: skip
+    assert begun == [(kind, dag.name) for kind in (FirstAnswer, BaselineTimed) for dag in dags]
     kinds = [type(event) for event in events]
     assert max(n for n, kind in enumerate(kinds) if kind is BaselineTimed) < kinds.index(RoundDone)
     for one in told:

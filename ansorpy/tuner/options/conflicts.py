@@ -188,8 +188,6 @@ CONFLICTS: Final = (
              lambda _, f: f.dims and f.target == "cuda"),
     Conflict("mode", "with dims in mode {mode}", "schedules of users have fixed sizes", "mode auto",
              lambda o, f: f.dims and o.mode != "auto"),
-    Conflict("budget.trials", "with dims and 0 trials", "a first answer has fixed sizes",
-             "at least 1", lambda o, f: f.dims and not o.trials),
     Conflict("measurer", "with dims and measurer", "its programs have fixed sizes",
              f"measurer {MEASURERS.default}",
              lambda o, f: f.dims and o.measurer != MEASURERS.default),

@@ -321,9 +321,8 @@ def has_choice(request: Request) -> bool:
 
 
 def _model_chooses(request: Request) -> bool:
-    """Return whether the cost model may choose a kernel; libraries have no dims."""
-    auto = isinstance(request.target, CpuTarget) and request.mode == "auto"
-    return auto and not request.with_dims
+    """Return whether the cost model may choose a kernel."""
+    return isinstance(request.target, CpuTarget) and request.mode == "auto"
 
 
 def form_of(request: Request) -> DeliveredForm[Any]:
@@ -340,7 +339,7 @@ def deliveries_of(
     return Deliveries(
         setup.form, pools, setup.journal, setup.digest, setup.out, budget,
         hasty=not request.trials, stored_races=setup.stored.races, libraries=request.libraries,
-        repeatable=request.deterministic, early=request.early and not request.with_dims,
+        repeatable=request.deterministic, early=request.early,
         estimated=request.estimated, model=model, seed=request.seed,
     )  # fmt: skip
 
