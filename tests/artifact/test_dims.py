@@ -13,6 +13,7 @@ from ansorpy.artifact import load_native, unpack
 from ansorpy.artifact.package import KERNEL
 from ansorpy.artifact.stored_zip import packed
 from ansorpy.errors import PackageError
+from ansorpy.events import TaskResult
 from ansorpy.measure.verify.inputs import Array
 from tests.artifact.test_native import import_file
 
@@ -30,7 +31,9 @@ SIZES = [(2, 1), (3, 19), (8, 16), (17, 2), (30, 7), (30, 19)]
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store, out = ansorpy.MemoryStore(), tmp_path_factory.mktemp("first")
-    result = ansorpy.tune(TEXT, trials=0, cores=2, store=store, out=out, progress=False).task
+    result: TaskResult = ansorpy.tune(
+        TEXT, trials=0, cores=2, store=store, out=out, progress=False
+    ).task
     assert result.verified
     assert result.kernel is not None
     return result.kernel
