@@ -21,12 +21,12 @@ PARTS = ["mm_M_1_1", "mm_M_2_8", "mm_M_9_40"]
 
 
 def tuned(
-    out: Path, store: ansorpy.MemoryStore, text: str = ROWS, trials: int = 24, **options: int
+    out: Path, store: ansorpy.MemoryStore, text: str = ROWS, trials: int = 24, kernels: int = 4
 ) -> tuple[TaskResult, list[Event]]:
     events: list[Event] = []
     result = ansorpy.tune(
         text, trials=trials, cores=1, store=store, out=out, progress=False, race=False,
-        on_event=events.append, **options,
+        on_event=events.append, kernels_per_dim=kernels,
     )  # fmt: skip
     return result.task, events
 
@@ -82,7 +82,7 @@ def test_a_repeated_request_is_answered_from_the_store(made: Made, tmp_path: Pat
 
 def test_fewer_kernels_are_another_request(made: Made, tmp_path: Path) -> None:
     _, _, store = made
-    other, events = tuned(tmp_path, store, trials=4, kernels_per_dim=1)
+    other, events = tuned(tmp_path, store, trials=4, kernels=1)
     assert not other.from_store
     assert {e.task for e in events if isinstance(e, RoundDone)} == {"mm"}
 
