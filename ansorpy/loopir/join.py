@@ -9,6 +9,7 @@ A phase ahead runs for all sizes; equal ones, as packs of the same weights, are 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 from ansorpy.errors import LoweringError
 from ansorpy.expr.expr import Binary, Const, Expr
@@ -16,6 +17,8 @@ from ansorpy.expr.products import conjunction
 from ansorpy.loopir.nodes import Buffer, For, If, LoopKind, Phase, Program, Scope, Stmt
 from ansorpy.loopir.rewrite import rename_buffers, stores
 from ansorpy.te.dims import Dim
+
+Ahead: TypeAlias = tuple[Stmt, tuple[Buffer, ...]]  # the meaning of a phase ahead
 
 
 def join_programs(parts: Sequence[tuple[Dim, Program]]) -> Program:
@@ -40,6 +43,14 @@ def join_programs(parts: Sequence[tuple[Dim, Program]]) -> Program:
     return replace(last, buffers=buffers, phases=tuple(joined.phases), dims=dims)
 
 
+def packs_of(program: Program) -> Mapping[Ahead, int]:
+    """Return the bytes of the results of phases ahead; equal ones are shared by joined programs."""
+    joined = _Joined()
+    joined.add(0, program, None)
+    sizes = {buffer.name: buffer.size_bytes for buffer in joined.buffers}
+    return {key: sum(sizes[name] for name in names.values()) for key, names in joined.ahead.items()}
+
+
 @dataclass
 class _Joined:
     """The buffers between phases, and the phases, of the parts so far."""
@@ -47,7 +58,7 @@ class _Joined:
     buffers: list[Buffer] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
     # The buffers that phases ahead write, by the meaning of these phases (`_ahead_key`).
-    ahead: dict[tuple[Stmt, tuple[Buffer, ...]], Mapping[str, str]] = field(default_factory=dict)
+    ahead: dict[Ahead, Mapping[str, str]] = field(default_factory=dict)
 
     def add(self, number: int, program: Program, guard: Expr | None) -> None:
         """Add the phases of a part, which run if the guard holds, with names of their own."""
@@ -75,7 +86,7 @@ class _Joined:
             self.phases.append(replace(phase, name=f"{phase.name}.range{number}", body=body))
 
 
-def _ahead_key(body: Stmt, written: Sequence[Buffer]) -> tuple[Stmt, tuple[Buffer, ...]]:
+def _ahead_key(body: Stmt, written: Sequence[Buffer]) -> Ahead:
     """Return the meaning of a phase ahead: its body and its results, named by position."""
     names = {buffer.name: f"~{k}" for k, buffer in enumerate(written)}
     results = tuple(replace(buffer, name=names[buffer.name]) for buffer in written)

@@ -6,7 +6,7 @@ import pytest
 from ansorpy.errors import LoweringError
 from ansorpy.expr.expr import Binary, Const, Expr, Var
 from ansorpy.loopir.interp import run
-from ansorpy.loopir.join import join_programs
+from ansorpy.loopir.join import join_programs, packs_of
 from ansorpy.loopir.nodes import (
     SIZES,
     Buffer,
@@ -82,6 +82,13 @@ def test_other_phases_ahead_are_kept() -> None:
     assert len([phase for phase in program.phases if phase.ahead]) == len(RANGES)
     for size, factor in ((1, 1.0), (5, 2.0), (HIGH, 3.0)):
         assert result(program, size)[:size] == [3.0 * factor * n for n in range(size)]
+
+
+def test_packs_are_told_by_meaning() -> None:
+    first, second = part(RANGES[0], 1.0), part(RANGES[2], 5.0)
+    assert packs_of(first) == packs_of(second)
+    assert list(packs_of(first).values()) == [4]
+    assert packs_of(first).keys().isdisjoint(packs_of(part(RANGES[0], 1.0, packs=3.0)))
 
 
 def test_ranges_that_leave_a_size_out_are_refused() -> None:

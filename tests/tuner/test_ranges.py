@@ -8,11 +8,15 @@ import pytest
 import ansorpy
 from ansorpy.events import Derived, Event, RoundDone, Started, TaskResult
 from ansorpy.frontends.tc.text import parse
+from ansorpy.loopir.join import packs_of
 from ansorpy.measure.host import local_target
+from ansorpy.population import sample
 from ansorpy.replay import plan_from_text
+from ansorpy.rules import CPU
 from ansorpy.search import Candidate
-from ansorpy.te.dims import ranges_of
-from ansorpy.tuner.tasks.ranges import in_turn
+from ansorpy.te.dims import in_range, ranges_of
+from ansorpy.tuner.tasks.ranges import in_turn, with_small_packs
+from ansorpy.tuner.tasks.search_space import SearchSpace
 
 ROWS = (
     "def mm(float(M in 1..40, 24) A, const float(24, 16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -100,3 +104,21 @@ def test_candidates_of_ranges_are_joined_in_turn() -> None:
     assert in_turn([[a, b], [c], [d]]) == [(a, c, d), (b, c, d)]
     assert in_turn([[a, b], [], [d]]) == []
     assert in_turn([]) == []
+
+
+def test_packs_of_weights_are_shared_among_candidates_that_are_near() -> None:
+    (dag,), target = parse(ROWS), local_target(1)
+    rng = np.random.default_rng(0)
+    spaces: list[SearchSpace] = []
+    near: list[list[Candidate]] = []
+    for sizes in ranges_of(dag, 3):
+        space = SearchSpace(in_range(dag, sizes), target)
+        space.explore(CPU)
+        rows = [(k, row) for k, plan in enumerate(space.plans) for row in sample(plan, 12, rng)]
+        spaces.append(space)
+        near.append([Candidate(k, tuple(map(int, row))) for k, row in rows])
+    near[-1] = [one for one in near[-1] if packs_of(spaces[-1].program(one))][:1]
+    chosen = with_small_packs(spaces, near)
+    packs = [packs_of(space.program(one)) for space, one in zip(spaces, chosen, strict=True)]
+    assert packs[-1]
+    assert all(one.keys() <= packs[-1].keys() for one in packs)  # none of their own

@@ -32,7 +32,7 @@ from ansorpy.tuner.race.race_record import sealed
 from ansorpy.tuner.race.results import empty_result, result_of
 from ansorpy.tuner.reuse import record_lookup
 from ansorpy.tuner.tasks.checkpoint import Journal
-from ansorpy.tuner.tasks.ranges import in_turn
+from ansorpy.tuner.tasks.ranges import in_turn, with_small_packs
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import Answer, TimeBudget
 from ansorpy.tuner.tasks.twins import each_told, twin_result, zips
@@ -41,6 +41,7 @@ UNKNOWN_S: Final = 0.25  # time of a choice that never ran: the untuned kernel h
 RACES: Final = 3  # races at most, if no finalist passes
 PART_LEADERS: Final = 8  # candidates of a range of sizes that are timed again in turns
 PART_RERANK_S: Final = 0.5  # seconds in which they are
+NEAR: Final = 1.1  # ratio of its cost to the least of its range, at most, to be one of these
 JOINED: Final = 2  # candidates that join kernels of ranges, measured and raced at the end
 INTERIM: Final = "interim"  # the request of an intermediate race: it answers none
 
@@ -276,7 +277,7 @@ class Deliveries:
             return empty_result(task)
         leaders = self._leaders(task)
         if not self._budget.finish_tight():
-            leaders = self._timed_again(task, leaders, RERANK_S)
+            leaders = [one for one, _ in self._timed_again(task, leaders, RERANK_S)]
         attempts = [[one] for one in (*leaders[:RACES], untuned_candidate(task))]
         done = self._deliver_library(task, attempts)
         if done is None:
@@ -287,26 +288,38 @@ class Deliveries:
     def best_of_parts(self, task: Task) -> list[tuple[Candidate, ...]]:
         """Return candidates of the parts of a task that are joined: the best, the second best.
 
-        (): a part has none, or the task has no parts. A repeatable tuning takes the best as timed
-        in trials.
+        []: a part has none, or the task has no parts. A repeatable tuning takes the best as timed
+        in trials. In a model, whose packed weights stay in memory, the candidates are one for each
+        range, about as fast as the best, whose packs are the smallest together.
         """
         ranked = [self._best_of_part(part) for part in task.parts]
-        return in_turn(ranked)[: 1 if self._repeatable else JOINED]
+        if self._libraries and ranked and all(ranked):
+            near = [
+                [one for one, cost_s in of_part if cost_s <= NEAR * of_part[0][1]]
+                for of_part in ranked
+            ]
+            return [with_small_packs([part.space for part in task.parts], near)]
+        best = [[one for one, _ in of_part] for of_part in ranked]
+        return in_turn(best)[: 1 if self._repeatable else JOINED]
 
-    def _best_of_part(self, part: Task) -> list[Candidate]:
+    def _best_of_part(self, part: Task) -> list[tuple[Candidate, float]]:
+        """Return the leaders of a part with their costs in seconds, the least first."""
         leaders = part.history.ranked()[:PART_LEADERS]
-        if self._repeatable or self._budget.finish_tight():
-            return leaders
-        return self._timed_again(part, leaders, PART_RERANK_S)
+        if not (self._repeatable or self._budget.finish_tight()):
+            return self._timed_again(part, leaders, PART_RERANK_S)
+        return [(one, part.history.costs_s[one]) for one in leaders]
 
-    def _timed_again(self, task: Task, leaders: list[Candidate], seconds: float) -> list[Candidate]:
-        """Return the leaders in the order of their times in turns."""
+    def _timed_again(
+        self, task: Task, leaders: list[Candidate], seconds: float
+    ) -> list[tuple[Candidate, float]]:
+        """Return the leaders with their costs in seconds, by times in turns if they are several."""
+        trials = [(one, task.history.costs_s.get(one, inf)) for one in leaders]
         if len(leaders) < 2:
-            return leaders
+            return trials
         unbound = [task.space.unbound(candidate) for candidate in leaders]
         times = self._pools.racing(task).rerank(unbound, seconds, None)
-        cost_s = {c: t.cost_s for c, t in zip(leaders, times, strict=True) if t is not None}
-        return sorted(cost_s, key=cost_s.__getitem__) or leaders
+        timed = [(c, t.cost_s) for c, t in zip(leaders, times, strict=True) if t is not None]
+        return sorted(timed, key=lambda pair: pair[1]) or trials
 
     def remove_superseded(self, task: Task, result: TaskResult) -> None:
         """Remove the zips of this tuning that a zip of the result replaces."""

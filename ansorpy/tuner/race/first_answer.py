@@ -24,7 +24,6 @@ from ansorpy.errors import LoweringError
 from ansorpy.events import FirstAnswer, TaskResult
 from ansorpy.measure.pool import RacePool
 from ansorpy.measure.timing.libraries import Exported
-from ansorpy.plan.bind import bind
 from ansorpy.records import Record
 from ansorpy.search import Candidate, EvolutionSettings, evolve
 from ansorpy.state.steps import reformulated
@@ -221,7 +220,7 @@ def exports_of(task: Task, candidates: Sequence[Candidate]) -> dict[str, tuple[C
     for candidate in candidates:
         text = f"{task.identity.workload} {task.space.texts[candidate.plan]} {candidate.row}"
         with suppress(LoweringError):
-            program = bind(task.space.plans[candidate.plan], candidate.row, task.target)
+            program = task.space.program(candidate)
             export = export_program(task, program, text)
             found[export.prefix] = candidate, export
     return found

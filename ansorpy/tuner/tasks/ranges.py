@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ansorpy.loopir.join import Ahead, packs_of
 from ansorpy.plan.join import join_plans
 from ansorpy.plan.plan import RangePlan
 from ansorpy.replay import plan_text
@@ -67,6 +68,28 @@ def join(space: SearchSpace, chosen: Sequence[Sequence[Candidate]]) -> list[Cand
     if not isinstance(own, JoinedSpace):
         raise TypeError(f"cannot join kernels of {space.dag.name!r}, which has no ranges")
     return [own.joined(space, each) for each in chosen]
+
+
+def with_small_packs(
+    spaces: Sequence[SearchSpace], near: Sequence[Sequence[Candidate]]
+) -> tuple[Candidate, ...]:
+    """Return a candidate of each range: the best of the last one, and others of few further bytes.
+
+    Equal packed weights of several ranges are one.
+
+    Args:
+        near: candidates of each range, the best first.
+    """
+    chosen: list[Candidate] = []
+    known: set[Ahead] = set()
+    for space, given in reversed(list(zip(spaces, near, strict=True))):
+        candidates = given if chosen else given[:1]
+        packs = [packs_of(space.program(one)) for one in candidates]
+        added = [sum(size for key, size in one.items() if key not in known) for one in packs]
+        place = added.index(min(added))
+        chosen.insert(0, candidates[place])
+        known |= packs[place].keys()
+    return tuple(chosen)
 
 
 def in_turn(ranked: Sequence[Sequence[Candidate]]) -> list[tuple[Candidate, ...]]:

@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from ansorpy.errors import RecordError, SpecError
 from ansorpy.features import extract
+from ansorpy.loopir.nodes import Program
 from ansorpy.measure.unbound import Unbound, unbound
+from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import ALL_PLANS, each_plan
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
@@ -151,6 +153,14 @@ class SearchSpace:
     def unbound(self, candidate: Candidate) -> Unbound:
         """Return a candidate for a builder, which binds it to a program."""
         return unbound(self.plans[candidate.plan], candidate.row)
+
+    def program(self, candidate: Candidate) -> Program:
+        """Return the program of a candidate.
+
+        Raises:
+            LoweringError: the row cannot become loops.
+        """
+        return bind(self.plans[candidate.plan], candidate.row, self.target)
 
     def number_of(self, text: str) -> int | None:
         """Return the number of a plan, which is lowered if it is new; None if it cannot be."""
