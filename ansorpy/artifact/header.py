@@ -20,7 +20,8 @@ SIZED: Final = """
 
    `sizes` has the size of every dim, in order; a size outside of its range is undefined behaviour.
    Tensors have the pitches of the largest sizes, and only elements below the sizes are touched.
-   kernel_ahead and kernel_pack read no sizes."""
+   kernel_ahead and kernel_pack read no sizes. kernel_phases has the tasks of the largest sizes;
+   those that a call does not have return at once."""
 SHORT: Final = (
     "args", "packed_args", "phase", "supported", "ahead", "run", "run_threads", "pack",
     "run_packed", "pool_open", "pool_close", "phases",

@@ -21,7 +21,7 @@ KEPT: Final = 64  # objects per process, least recently used out first
 
 @dataclass(frozen=True, slots=True)
 class PhaseObject:
-    """An object file that defines `void symbol(int64_t *buffers, int64_t task)`.
+    """An object file that defines `void symbol(int64_t *buffers, int64_t task)`, and its counter.
 
     The symbol is a digest of code and target, so that objects of any phases link together.
     """
@@ -57,7 +57,7 @@ def phase_objects(program: Program, target: Target) -> tuple[PhaseObject, ...]:
 def _object(alone: _Alone) -> PhaseObject:
     text = phase_text(alone.phase, alone.places, alone.target, alone.dims)
     symbol = f"phase_{sha256(f'{alone.target} {text}'.encode()).hexdigest()[:32]}"
-    named = text.replace("@phase(", f"@{symbol}(", 1)
+    named = text.replace("@phase(", f"@{symbol}(", 1).replace("@phase_tasks(", f"@{symbol}_tasks(")
     return PhaseObject(symbol, object_bytes(named, alone.target))
 
 

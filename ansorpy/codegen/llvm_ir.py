@@ -6,11 +6,12 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from ansorpy.codegen.phase_utilities import phase_dims, phase_infos
+from ansorpy.codegen.phase_utilities import phase_dims, phase_infos, task_count
 from ansorpy.codegen.phase_writer import PhaseWriter, Places
 from ansorpy.codegen.simd.kinds import I64, POINTER
 from ansorpy.codegen.text_builder import TextBuilder
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import Const
 from ansorpy.host_jit import initialize
 from ansorpy.loopir.nodes import Phase, Program
 from ansorpy.target import Target
@@ -26,43 +27,54 @@ WIDE_BYTES: Final = 64  # bytes of a vector of 512 bits
 def phase_text(phase: Phase, places: Places, target: Target, dims: tuple[Dim, ...] = ()) -> str:
     """Return the LLVM IR of one phase alone: `void phase(int64_t *buffers, int64_t task)`.
 
+    With `int64_t phase_tasks(int64_t *buffers)` if the sizes of dims decide the number of tasks.
+
     Raises:
         BuildError: the phase has no code here.
     """
     declarations = ir.Module()
     declarations.triple = llvm.get_process_triple()
-    text = _function(declarations, "phase", phase, places, target, dims)
+    text = _functions(declarations, "phase", phase, places, target, dims)
     return f"{declarations}\n{text}"
 
 
 def module_text(program: Program, target: Target) -> str:
     """Return the LLVM IR of a program as text.
 
-    It defines, for every phase, `void phase0(int64_t *buffers, int64_t task)`.
+    It defines, for every phase, the functions of `PhaseInfo`: `phase0`, and `phase0_tasks`.
     """
     declarations = ir.Module()
     declarations.triple = llvm.get_process_triple()
     infos = phase_infos(program)
     places = tuple(enumerate(program.buffers))
     parts = [
-        _function(declarations, info.name, phase, places, target, phase_dims(program, phase))
+        _functions(declarations, info.name, phase, places, target, phase_dims(program, phase))
         for phase, info in zip(program.phases, infos, strict=True)
     ]
     return "\n".join([str(declarations), *parts])
 
 
-def _function(
+def _functions(
     declarations: Any, name: str, phase: Phase, places: Places, target: Target,
     dims: tuple[Dim, ...],
 ) -> str:  # fmt: skip
-    """Return the function of a phase; the functions that it calls are added to the declarations."""
+    """Return the function of a phase, and of its number of tasks if sizes decide that.
+
+    The functions that it calls are added to the declarations.
+    """
     features = None if is_local(target) else frozenset(target.features)
     builder = TextBuilder(declarations, name, [POINTER, I64], features)
     try:
         PhaseWriter(places, builder, dims).phase(phase)
     except ValueError as error:
         raise BuildError(f"{phase.name}: {error}") from error
-    return builder.text(WIDE if target.lanes("int8") >= WIDE_BYTES else PLAIN)
+    text = builder.text(WIDE if target.lanes("int8") >= WIDE_BYTES else PLAIN)
+    count = task_count(phase)
+    if isinstance(count, Const):
+        return text
+    counter = TextBuilder(declarations, f"{name}_tasks", [POINTER], features, "i64")
+    PhaseWriter(places, counter, dims).tasks_of_call(count)
+    return f"{text}\n{counter.text(PLAIN)}"
 
 
 def is_local(target: Target) -> bool:

@@ -14,7 +14,7 @@ from ansorpy.codegen.phase_utilities import (
     steady_names,
     uses_matrices,
 )
-from ansorpy.codegen.runtime.native_launcher import NO_POOL, bound, order, word_array
+from ansorpy.codegen.runtime.native_launcher import NO_POOL, bound, of_call, order, word_array
 from ansorpy.codegen.runtime.phase_loop import ahead_loop, timed_loop
 from ansorpy.codegen.simd.matrices import allow_matrices
 from ansorpy.errors import BuildError
@@ -28,7 +28,7 @@ TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 class Built:
     """Machine code that any process on the same kind of machine can load.
 
-    `objects` are object files with one function per phase, of the phase's name. `matrices`: they
+    `objects` are object files with the functions of the phases, by their names. `matrices`: they
     use the registers of AMX, which a process must request from Linux. `steady` names the buffers
     that calls read and never write, packed weights among them; () if that is not known.
     """
@@ -83,15 +83,16 @@ class Loaded:
         self.phases, self.buffers = built.phases, built.buffers
         if built.matrices and not allow_matrices():
             raise BuildError("the system does not let this process use AMX")
-        names = list(dict.fromkeys(phase.name for phase in built.phases))
-        self._code = jit_link(built.objects, names)
+        names = [phase.name for phase in built.phases]
+        names += [phase.counter for phase in built.phases if phase.sized]
+        self._code = jit_link(built.objects, list(dict.fromkeys(names)))
         self.entries = self._code.entries
 
     def bind(self, addresses: Sequence[int], pool: int = NO_POOL) -> Callable[[], None]:
         """Return a call without arguments that runs all timed phases.
 
         Args:
-            addresses: of the buffers.
+            addresses: of the buffers; the sizes of dims must be there.
             pool: address of a running `ThreadPool`; 0: the caller's thread only.
         """
         return bound(timed_loop(self.phases), self.entries, addresses, self, pool)
@@ -104,7 +105,7 @@ class Loaded:
         """Run all timed phases, the last task of each first: tasks must be independent."""
         table = word_array(addresses)
         place = ctypes.addressof(table)
-        for phase in timed_loop(self.phases).phases:
+        for phase in of_call(timed_loop(self.phases), self.entries, addresses).phases:
             task = TASK(self.entries[phase.name])
             for number in reversed(range(phase.tasks)):
                 task(place, number)

@@ -63,16 +63,19 @@ def source_object(kernel: Kernel, target: Target) -> bytes:
     machine = target_machine(target)
     dims = next((b.extents[0] for b in kernel.buffers if b.scope is Scope.SIZES), 0)
     words = len(kernel.buffers) + max(0, dims - 1)  # addresses, and sizes for the last of them
-    compiled = {p.name: _compiled(scope[p.name], words) for p in kernel.phases}
+    counters = [phase.counter for phase in kernel.phases if phase.sized]
+    compiled = {p.name: _compiled(scope[p.name], words + 1) for p in kernel.phases}
+    compiled |= {name: _compiled(scope[name], dims) for name in counters}
     declarations = ir.Module()
     declarations.triple = llvm.get_process_triple()
     entries = [
-        _entry(declarations, name, symbol, words, dims) for name, (symbol, _) in compiled.items()
+        _entry(declarations, name, symbol, words, dims, name in counters)
+        for name, (symbol, _) in compiled.items()
     ]
     linked = parse("\n".join([str(declarations), *entries]))
     for _, text in compiled.values():
         linked.link_in(parse(text))
-    public = {phase.name for phase in kernel.phases}
+    public = compiled.keys()
     for part in (*linked.functions, *linked.global_variables):
         if not part.is_declaration and part.name not in public:
             part.linkage = "internal"
@@ -105,7 +108,7 @@ def _compiled(phase: Any, words: int) -> tuple[str, str]:
     phase.targetdescr.options.parse_as_flags(flags, phase.targetoptions)
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     typing, target = phase.targetdescr.typing_context, phase.targetdescr.target_context
-    signature = (numba.int64,) * (words + 1)
+    signature = (numba.int64,) * words
     try:
         with global_compiler_lock:
             result = compile_extra(  # type: ignore[no-untyped-call]
@@ -117,27 +120,34 @@ def _compiled(phase: Any, words: int) -> tuple[str, str]:
     return result.fndesc.llvm_func_name, result.library.get_llvm_str()
 
 
-def _entry(declarations: Any, name: str, symbol: str, words: int, dims: int) -> str:
+def _entry(declarations: Any, name: str, symbol: str, words: int, dims: int, counts: bool) -> str:
     """Return `void name(int64_t *buffers, int64_t task)` around numba's calling convention.
 
     The sizes of dims are loaded from the last buffer.
     That is `int32_t symbol(result *, error **, arguments...)`; our phases answer and raise nothing.
+
+    Args:
+        counts: return `int64_t name(int64_t *buffers)` of a number of tasks, which takes the sizes.
     """
-    kind = ir.FunctionType(I32, [POINTER, POINTER, *([I64] * (words + 1))])
-    builder = TextBuilder(declarations, name, [POINTER, I64])
-    table, task = builder.args
+    kind = ir.FunctionType(I32, [POINTER, POINTER, *([I64] * (dims if counts else words + 1))])
+    parameters = [POINTER] if counts else [POINTER, I64]
+    builder = TextBuilder(declarations, name, parameters, result="i64" if counts else "void")
+    table, *task = builder.args
     unused = [builder.alloca(ir.ArrayType(I8, 8)) for _ in range(2)]
 
     def word(base: Any, number: int, typ: Any = I64) -> Any:
         slot = builder.gep(base, [ir.Constant(I64, number)], source_etype=I64)
         return builder.load(slot, typ=typ)
 
-    given = [word(table, k) for k in range(words - dims)]
+    given = [] if counts else [word(table, k) for k in range(words - dims)]
     if dims:
         sizes = word(table, words - dims, POINTER)
         given += [word(sizes, k) for k in range(dims)]
-    builder.call(ir.Function(declarations, kind, symbol), [*unused, *given, task])
-    builder.ret_void()
+    builder.call(ir.Function(declarations, kind, symbol), [*unused, *given, *task])
+    if counts:
+        builder.ret(word(unused[0], 0))
+    else:
+        builder.ret_void()
     return builder.text(PLAIN)
 
 

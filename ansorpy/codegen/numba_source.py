@@ -4,12 +4,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ansorpy.codegen.kernel import Kernel
+from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.phase_utilities import (
     MATRICES_READY,
     phase_infos,
     split_tasks,
     streams,
+    task_count,
     uses_matrices,
 )
 from ansorpy.codegen.phase_writer import scratch_bytes
@@ -70,7 +71,8 @@ def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
     Raises:
         BuildError: the program is not tiled, or a task's scratch is too large.
     """
-    writer, infos = _Writer(program), phase_infos(program)
+    infos = phase_infos(program)
+    writer = _Writer(program, infos)
     bodies = [writer.phase(k, phase) for k, phase in enumerate(program.phases)]
     operations = writer.operations()
     parts = [
@@ -89,6 +91,7 @@ class _Writer:
     """Prints phases; collects their tile operations, each once."""
 
     program: Program
+    infos: tuple[PhaseInfo, ...]
     names: dict[Any, str] = field(default_factory=dict)  # by the structure of a tile
     definitions: list[str] = field(default_factory=list)
     tiles: dict[str, str] = field(
@@ -107,14 +110,17 @@ class _Writer:
         for k, dim in enumerate(self.program.dims):
             table = table.with_dim(dim, f"n{k}")
         tasks = split_tasks(phase)
-        self.outline.append(f"phase{number}{' (ahead)' * phase.ahead}: {tasks.count} tasks")
+        info = self.infos[number]
+        several = f"at most {info.tasks}" if info.sized else str(info.tasks)
+        self.outline.append(f"phase{number}{' (ahead)' * phase.ahead}: {several} tasks")
         left = "task"
         for name, extent in reversed(tasks.loops):
-            symbol = self._fresh("i")
-            table = table.with_var(name, symbol, Const(extent))
+            symbol, count = self._fresh("i"), index_text(extent, table)
+            count = count if isinstance(extent, Const) else f"({count})"
+            table = table.with_var(name, symbol, extent)
             outermost = name == tasks.loops[0][0]
-            lines.append(f"{INDENT}{symbol} = {left if outermost else f'{left} % {extent}'}")
-            left = f"{left} // {extent}" if left == "task" else f"({left}) // {extent}"
+            lines.append(f"{INDENT}{symbol} = {left if outermost else f'{left} % {count}'}")
+            left = f"{left} // {count}" if left == "task" else f"({left}) // {count}"
         body = self._stmt(tasks.body, table, 1) or [f"{INDENT}pass"]
         if uses_matrices(phase):
             self.matrices = True
@@ -126,8 +132,21 @@ class _Writer:
         sizes = [f"n{k}" for k in range(len(self.program.dims))]
         arguments = ", ".join([*addresses, *sizes, "task"])
         head = f'@njit(error_model="numpy", nogil=True)\ndef phase{number}({arguments}):'
-        doc = f'{INDENT}"""Do one of {tasks.count} independent tasks; b0, b1 ... are addresses."""'
-        return "\n".join([head, doc, *lines])
+        doc = f'{INDENT}"""Do one of {several} independent tasks; b0, b1 ... are addresses."""'
+        return "\n".join([head, doc, *lines, *self._counter(phase, info, sizes)])
+
+    def _counter(self, phase: Phase, info: PhaseInfo, sizes: list[str]) -> list[str]:
+        """Return the function of the number of tasks of a phase if sizes decide that."""
+        if not info.sized:
+            return []
+        table = SymbolTable({})
+        for dim, symbol in zip(self.program.dims, sizes, strict=True):
+            table = table.with_dim(dim, symbol)
+        head = (
+            f'\n\n@njit(error_model="numpy", nogil=True)\ndef {info.counter}({", ".join(sizes)}):'
+        )
+        doc = f'{INDENT}"""Return the number of tasks of a call of these sizes."""'
+        return [head, doc, f"{INDENT}return {index_text(task_count(phase), table)}"]
 
     def operations(self) -> str:
         """Return the definitions of all tile operations."""

@@ -5,7 +5,8 @@ from typing import Final
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Const, reads, variables
+from ansorpy.expr.expr import Binary, Const, Expr, reads, variables
+from ansorpy.expr.intervals import bounds, simplify
 from ansorpy.loopir.nodes import For, LoopKind, Phase, Prefetch, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
 from ansorpy.te.dims import Dim
@@ -17,39 +18,47 @@ MATRICES_READY: Final = "matrices(True)"  # stands in the source of kernels that
 class Tasks:
     """The PARALLEL loops of a phase, outer to inner, and the body of one task."""
 
-    loops: tuple[tuple[str, int], ...]
+    loops: tuple[tuple[str, Expr], ...]
     body: Stmt
 
     @property
-    def count(self) -> int:
-        """The number of tasks."""
-        count = 1
+    def number(self) -> Expr:
+        """The product of the extents: the number of tasks unless the phase tells another one."""
+        number: Expr = Const(1)
         for _, extent in self.loops:
-            count *= extent
-        return count
+            number = Binary("mul", number, extent)
+        return simplify(number, {})
 
 
 def split_tasks(phase: Phase) -> Tasks:
-    """Split a phase into its leading PARALLEL loops and the body of a task.
-
-    Raises:
-        BuildError: an extent is not a number.
-    """
+    """Split a phase into its leading PARALLEL loops and the body of a task."""
     loops, body = [], phase.body
     while isinstance(body, For) and body.kind is LoopKind.PARALLEL:
-        if not isinstance(body.extent, Const):
-            raise BuildError(f"{phase.name}: parallel loop {body.var} runs to {body.extent}")
-        loops.append((body.var, int(body.extent.value)))
+        loops.append((body.var, body.extent))
         body = body.body
     return Tasks(tuple(loops), body)
 
 
+def task_count(phase: Phase) -> Expr:
+    """Return the number of tasks of a call: a number, or an expression of dims."""
+    return split_tasks(phase).number if phase.tasks is None else phase.tasks
+
+
 def phase_infos(program: Program) -> tuple[PhaseInfo, ...]:
-    """Return one native function per phase, named by position."""
-    return tuple(
-        PhaseInfo(f"phase{k}", split_tasks(phase).count, phase.ahead)
-        for k, phase in enumerate(program.phases)
-    )
+    """Return one native function per phase, named by position.
+
+    Raises:
+        BuildError: the number of tasks depends on a variable that is no dim.
+    """
+    return tuple(_info(f"phase{k}", phase, program) for k, phase in enumerate(program.phases))
+
+
+def _info(name: str, phase: Phase, program: Program) -> PhaseInfo:
+    count = task_count(phase)
+    for free in variables(count) - program.ranges.keys():
+        raise BuildError(f"{phase.name}: no loop binds {free!r} of {count} tasks")
+    most = bounds(count, program.ranges)[1]
+    return PhaseInfo(name, most, phase.ahead, sized=not isinstance(count, Const))
 
 
 def stored_names(stmt: Stmt) -> frozenset[str]:
@@ -75,7 +84,7 @@ def touched_names(phase: Phase) -> set[str]:
 def phase_dims(program: Program, phase: Phase) -> tuple[Dim, ...]:
     """Return the dims whose sizes a phase reads: all of the program, or none."""
     parts = (expr for stmt in walk_stmt(phase.body) for expr in stmt_exprs(stmt))
-    mentioned = frozenset[str]().union(*map(variables, parts))
+    mentioned = frozenset[str]().union(*map(variables, (*parts, task_count(phase))))
     return program.dims if mentioned & program.ranges.keys() else ()
 
 

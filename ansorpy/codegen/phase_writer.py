@@ -63,17 +63,31 @@ class PhaseWriter:
         table = self.sizes(SymbolTable(places))
         tasks = split_tasks(phase)
         for name, extent in reversed(tasks.loops):
-            symbol = self.fresh("i")
-            table = table.with_var(name, symbol, Const(extent))
-            self.values[symbol] = self.wide(self.b.urem(task, ir.Constant(task.type, extent)))
+            symbol, sizes = self.fresh("i"), table
+            table = table.with_var(name, symbol, extent)
+            if isinstance(extent, Const):
+                count = ir.Constant(task.type, int(extent.value))
+            elif name == tasks.loops[0][0]:  # no task is beyond the outermost extent
+                self.values[symbol] = task
+                self.sums.enter(symbol, self.b.block)
+                break
+            else:
+                count = self._index(extent, sizes)
+            self.values[symbol] = self.wide(self.b.urem(task, count))
             self.sums.enter(symbol, self.b.block)
-            task = self.b.udiv(task, ir.Constant(task.type, extent))
+            task = self.b.udiv(task, count)
         self.task(phase, tasks.body, table)
         self.b.ret_void()
 
+    def tasks_of_call(self, count: Expr) -> None:
+        """Write the function `int64_t phase_tasks(int64_t *buffers)` of a number of tasks."""
+        places, _ = self.begin()
+        table = self.sizes(SymbolTable(places))
+        self.b.ret(self._index(count, table))
+
     def begin(self) -> tuple[dict[str, SymbolBuffer], Any]:
         """Return the buffers by name, their addresses among the values, and the task's number."""
-        buffers, task = self.b.args
+        buffers, task = self.b.args[0], self.b.args[-1]
         places = {}
         for k, buffer in self.places:
             place = places[buffer.name] = memory(buffer, f"b{k}")

@@ -144,7 +144,7 @@ def _compare(code: str, words: dict[str, str], prefix: str = "") -> Callable[...
 
 
 class TextBuilder:
-    """One function `void name(parameters)`; `module` holds only its declarations.
+    """One function `result name(parameters)`; `module` holds only its declarations.
 
     `features` are the target's, by LLVM's names; None: this machine.
     """
@@ -155,10 +155,11 @@ class TextBuilder:
         name: str,
         parameters: Sequence[Any],
         features: frozenset[str] | None = None,
+        result: str = "void",
     ) -> None:
         self.module, self.count, self.features = module, 0, features
         self.args = [Value(kind, self.fresh()) for kind in parameters]
-        self.head = f"define void @{name}({', '.join(map(typed, self.args))})"
+        self.head = f"define {result} @{name}({', '.join(map(typed, self.args))})"
         self.blocks: list[Block] = []
         self.slots: list[object] = []
         self.block = self.append_basic_block()
@@ -327,6 +328,10 @@ class TextBuilder:
         yield
         self.branch(after)
         self.block = after
+
+    def ret(self, value: Any) -> None:
+        """Return a value."""
+        self.emit(f"ret {typed(value)}")
 
     def ret_void(self) -> None:
         """Return."""

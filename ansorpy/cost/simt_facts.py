@@ -20,6 +20,7 @@ from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.evaluate import evaluate
 from ansorpy.expr.expr import Binary, Call, Expr, Read, Var, children, variables
 from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.intervals import bounds
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -91,9 +92,9 @@ def program_facts(
 
 def _facts(program: Program, phase: Phase, launch: Launch, known: Resources | None) -> LaunchFacts:
     split = split_tasks(phase)
-    tasks = -(-split.count // launch.blocks)  # tasks in one block
+    tasks = -(-bounds(split.number, {})[1] // launch.blocks)  # tasks in one block
     threads = launch.threads // tasks  # threads of a task
-    ranges = {name: (0, n - 1) for name, n in split.loops}
+    ranges = {name: (0, bounds(n, {})[1] - 1) for name, n in split.loops}
     count = _Count(dict(program.by_name), threads, waits(split.body, threads, ranges))
     count.walk(phase.body, float(tasks), {})
     return LaunchFacts(

@@ -211,11 +211,14 @@ class Phase:
     """One loop nest at the root of a program, with its PARALLEL loops outermost.
 
     `ahead` marks a phase that reads constant inputs only, and runs once, ahead of the timed call.
+    `tasks` is the number of tasks of a call, an expression of dims: the first iterations of the
+    PARALLEL loops, in order, at most all of them; None: all of them.
     """
 
     name: str
     body: Stmt
     ahead: bool = False
+    tasks: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ def describe(buffer: Buffer) -> str:
 
 
 def _phase(phase: Phase) -> Iterator[str]:
-    yield f"phase {phase.name}{' ahead' if phase.ahead else ''}:"
+    tasks = "" if phase.tasks is None else f" of {_bare(phase.tasks)} tasks"
+    yield f"phase {phase.name}{' ahead' if phase.ahead else ''}{tasks}:"
     yield from _lines(phase.body, 1)
 
 

@@ -61,8 +61,12 @@ def check(
     _unique("phase", [phase.name for phase in program.phases])
     for buffer in program.buffers:
         _check_buffer(buffer, level, _WHOLE)
+    dims = frozenset(program.ranges)
     for phase in program.phases:
-        _check_stmt(phase.body, _Place(phase.name, level, sizes, dict(program.by_name)))
+        known = frozenset() if phase.ahead else dims  # sizes are not there yet
+        if phase.tasks is not None and not variables(phase.tasks) <= known:
+            raise LoweringError(f"phase {phase.name}: {phase.tasks} tasks; expected dims only")
+        _check_stmt(phase.body, _Place(phase.name, level, sizes, dict(program.by_name), dims))
     _check_flow(program)
 
 
@@ -74,6 +78,7 @@ class _Place:
     level: Level
     sizes: Collection[str] | None
     buffers: dict[str, Buffer]
+    dims: frozenset[str]  # variables that a call decides
     bound: tuple[str, ...] = ()
     parallel: tuple[str, ...] = ()
     outermost: bool = True  # only PARALLEL loops so far
@@ -165,7 +170,7 @@ def _enter_for(stmt: For, at: _Place) -> _Place:
         case LoopKind.PARALLEL:
             if not at.outermost:
                 raise LoweringError("a parallel loop must be the outermost of its phase")
-            if at.level != "symbolic" and variables(stmt.extent):
+            if at.level != "symbolic" and not variables(stmt.extent) <= at.dims:
                 raise LoweringError("the extent of a parallel loop must be a number")
             single = stmt.extent == Const(1)
             return inner if single else replace(inner, parallel=(*at.parallel, stmt.var))

@@ -47,7 +47,7 @@ class CallableCode(Protocol):
         """As `run`, but the last task of every phase first."""
 
     def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
-        """Return `run` as a call without arguments, cheap enough to be timed."""
+        """Return `run` as a call without arguments, cheap enough to be timed, for sizes there."""
 
     def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
         """Return a call that runs the phases that are not ahead on `threads` threads."""

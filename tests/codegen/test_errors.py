@@ -24,7 +24,7 @@ COPY = store("C", (L,), read("A", L))
         (COPY, "not tiled"),
         (Tile((), (("l", 8),), store("C", (L,), read("X", L))), "no buffer 'X'"),
         (Tile((), (("l", 8),), store("C", (v("q"),), read("A", L))), "no loop binds 'q'"),
-        (For("i", v("n"), Tile((), (("l", 8),), COPY), LoopKind.PARALLEL), "runs to n"),
+        (For("i", v("n"), Tile((), (("l", 8),), COPY), LoopKind.PARALLEL), "no loop binds 'n'"),
         (Alloc(buffer("s", 1 << 20, scope=Scope.LOCAL), Tile((), (("l", 8),), COPY)),
          "4194304 bytes of scratch; a task has 1048576"),
         (Tile((), (("l", 8),), store("C", (L,), read("A", L, dtype="int32"))), None),

@@ -113,7 +113,7 @@ def test_every_candidate_is_right_for_every_size(name: str, target: Target) -> N
 
 @pytest.mark.parametrize("name", night(TEXTS, DAY))
 def test_machine_code_is_right_for_every_size(name: str) -> None:
-    target = local_target(1)
+    target = local_target(2)
     dag, found = opened(name, target, 6)
     rng = np.random.default_rng(1)
     for plan in found:

@@ -12,7 +12,8 @@
 Both structs of arguments hold pointers: inputs and outputs, with dims their sizes (an int64 for
 each, in order), then for `P_args` the workspace, for `P_packed_args` the packed weights and the
 scratch. A workspace is the packed weights with the scratch behind them. Constant tensors are part
-of the library. `P_ahead` and `P_pack` read no sizes.
+of the library. `P_ahead` and `P_pack` read no sizes. `P_phases` has the tasks of the largest
+sizes; `P_taskK` returns at once from those that a call does not have.
 """
 
 from collections.abc import Sequence
@@ -90,8 +91,41 @@ def _table(rows: Sequence[tuple[str, int]]) -> str:
 
 
 def _rows(loop: PhaseLoop) -> str:
+    """Return the table of the rows of `run_phases`, or the function that makes it for a call."""
+    if loop.sized:
+        return _counter(loop)
     rows = [(info.name, info.tasks) for info in loop.phases]
     return f"@rows_{loop.name} = internal constant {_table(rows)}"
+
+
+def _counter(loop: PhaseLoop) -> str:
+    """Return `count_NAME(buffers, rows)`: it fills the rows, and returns their most tasks."""
+    lines = [f"define internal i64 @count_{loop.name}(ptr %buffers, ptr %rows) nounwind {{"]
+    most = "0"
+    for k, info in enumerate(loop.phases):
+        tasks = str(info.tasks)
+        if info.sized:
+            tasks = f"%tasks{k}"
+            lines.append(f"  {tasks} = call i64 @{info.counter}(ptr %buffers)")
+        lines += [
+            f"  %row{k} = getelementptr {{ ptr, i64 }}, ptr %rows, i64 {k}",
+            f"  store ptr @{info.name}, ptr %row{k}, align 8",
+            f"  %place{k} = getelementptr i64, ptr %row{k}, i64 1",
+            f"  store i64 {tasks}, ptr %place{k}, align 8",
+            f"  %more{k} = icmp sgt i64 {tasks}, {most}",
+            f"  %most{k} = select i1 %more{k}, i64 {tasks}, i64 {most}",
+        ]
+        most = f"%most{k}"
+    return "\n".join([*lines, f"  ret i64 {most}", "}"])
+
+
+def _counted(loop: PhaseLoop) -> str:
+    """Return the lines that make the rows of a call; none if the table is a constant."""
+    if not loop.sized:
+        return ""
+    return f"""
+  %rows = alloca [{len(loop.phases)} x {{ ptr, i64 }}], align 8
+  %most = call i64 @count_{loop.name}(ptr %buffers, ptr %rows)"""
 
 
 def _constants(addressing: Addressing) -> str:
@@ -158,10 +192,11 @@ def _entry(
     """
     fill = "fill_packed" if apart else "fill_workspace"
     call = _on_pool(loop) if more else _serially(loop)
+    counted = _counted(loop) if more else ""
     return f"""define void @{name}(ptr %args{more}) nounwind {{
 entry:
   %buffers = alloca [{len(addressing.locations)} x ptr], align 8
-  call void @{fill}(ptr %args, ptr %buffers)
+  call void @{fill}(ptr %args, ptr %buffers){counted}
   {call}
   ret void
 }}"""
@@ -172,20 +207,21 @@ def _serially(loop: PhaseLoop) -> str:
 
 
 def _on_pool(loop: PhaseLoop) -> str:
-    rows, count = f"@rows_{loop.name}", len(loop.phases)
+    rows, count = "%rows" if loop.sized else f"@rows_{loop.name}", len(loop.phases)
     return f"call void @run_phases(ptr {rows}, i64 {count}, ptr %buffers, ptr %pool)"
 
 
 def _run_threads(prefix: str, addressing: Addressing, loop: PhaseLoop) -> str:
     """Return the function that has a pool for one call, of no more threads than have tasks."""
+    most = "%most" if loop.sized else loop.most_threads
     return f"""define void @{prefix}_run_threads(ptr %args, i32 %threads) nounwind {{
 entry:
   %buffers = alloca [{len(addressing.locations)} x ptr], align 8
   %pool = alloca [{POOL_BYTES} x i8], align {ALIGN_BYTES}
-  call void @fill_workspace(ptr %args, ptr %buffers)
+  call void @fill_workspace(ptr %args, ptr %buffers){_counted(loop)}
   %wide = sext i32 %threads to i64
-  %few = icmp slt i64 %wide, {loop.most_threads}
-  %used = select i1 %few, i64 %wide, i64 {loop.most_threads}
+  %few = icmp slt i64 %wide, {most}
+  %used = select i1 %few, i64 %wide, i64 {most}
   %alone = icmp slt i64 %used, 2
   br i1 %alone, label %serial, label %parallel
 serial:
@@ -231,10 +267,19 @@ out:
 
 
 def _task(prefix: str, number: int, info: PhaseInfo, addressing: Addressing) -> str:
+    call = f"  call void @{info.name}(ptr %buffers, i64 %task)"
+    if info.sized:
+        call = f"""  %tasks = call i64 @{info.counter}(ptr %buffers)
+  %mine = icmp slt i64 %task, %tasks
+  br i1 %mine, label %run, label %out
+run:
+{call}
+  br label %out
+out:"""
     return f"""define void @{prefix}_task{number}(ptr %args, i64 %task) nounwind {{
 entry:
   %buffers = alloca [{len(addressing.locations)} x ptr], align 8
   call void @fill_workspace(ptr %args, ptr %buffers)
-  call void @{info.name}(ptr %buffers, i64 %task)
+{call}
   ret void
 }}"""

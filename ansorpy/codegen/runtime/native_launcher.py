@@ -13,6 +13,7 @@ from ansorpy.codegen.runtime.phase_loop import PhaseLoop
 from ansorpy.host_jit import compile_once
 
 NATIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+COUNT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 NO_POOL: Final = 0
 
 _LAUNCH: Final = f"""{LOOP_TEXT}
@@ -57,8 +58,17 @@ def bound(
 def order(
     loop: PhaseLoop, entries: Mapping[str, int], addresses: Sequence[int], pool: int = NO_POOL
 ) -> list[int]:
-    """Return the words that `launch` takes."""
+    """Return the words that `launch` takes; the sizes of dims are those in memory now."""
+    loop = of_call(loop, entries, addresses)
     return [pool, len(loop.phases), *loop.rows(entries), *addresses]
+
+
+def of_call(loop: PhaseLoop, entries: Mapping[str, int], addresses: Sequence[int]) -> PhaseLoop:
+    """Return the loop with the numbers of tasks for the sizes of dims that are in memory now."""
+    if not loop.sized:
+        return loop
+    buffers = word_array(addresses)
+    return loop.counted(lambda info: int(COUNT(entries[info.counter])(buffers)))
 
 
 class NativeCall(partial[None]):

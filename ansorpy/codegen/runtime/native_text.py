@@ -55,13 +55,22 @@ def serial_text(loop: PhaseLoop) -> str:
     lines = [f"define internal void @serial_{loop.name}(ptr %buffers) nounwind {{", "entry:"]
     before = "entry"
     for k, info in enumerate(loop.phases):
+        tasks = str(info.tasks)
+        if info.sized:
+            tasks = f"%tasks{k}"
+            lines += [
+                f"  {tasks} = call i64 @{info.counter}(ptr %buffers)",
+                f"  %some{k} = icmp sgt i64 {tasks}, 0",
+                f"  br i1 %some{k}, label %phase{k}, label %done{k}",
+            ]
+        else:
+            lines.append(f"  br label %phase{k}")
         lines += [
-            f"  br label %phase{k}",
             f"phase{k}:",
             f"  %task{k} = phi i64 [ 0, %{before} ], [ %after{k}, %phase{k} ]",
             f"  call void @{info.name}(ptr %buffers, i64 %task{k})",
             f"  %after{k} = add nuw nsw i64 %task{k}, 1",
-            f"  %more{k} = icmp slt i64 %after{k}, {info.tasks}",
+            f"  %more{k} = icmp slt i64 %after{k}, {tasks}",
             f"  br i1 %more{k}, label %phase{k}, label %done{k}",
             f"done{k}:",
         ]

@@ -35,8 +35,22 @@ def _launcher(name: str, doc: str, loop: PhaseLoop, buffers: int, threads: int, 
     lines += [f"def {name}({', '.join(arrays)}):", f'{INDENT}"""{doc}"""']
     if loop.phases:
         lines.append(f"{INDENT}{places} = ({', '.join(f'address({each})' for each in addressed)})")
+    sizes = ", ".join(f"{arrays[-1]}[{k}]" for k in range(dims))
     for info in loop.phases:
-        counter = "prange" if parallel and info.tasks > 1 else "range"
-        lines.append(f"{INDENT}for task in {counter}({info.tasks}):")
-        lines.append(f"{INDENT * 2}{info.name}({given}, task)")
+        several, call = parallel and info.tasks > 1, f"{info.name}({given}, task)"
+        if not info.sized:
+            lines += _for("prange" if several else "range", str(info.tasks), call, 1)
+            continue
+        lines.append(f"{INDENT}tasks = {info.counter}({sizes})")
+        if several:  # threads do not start for one task, or for none
+            lines += [f"{INDENT}if tasks > 1:", *_for("prange", "tasks", call, 2), f"{INDENT}else:"]
+        lines += _for("range", "tasks", call, 1 + several)
     return "\n".join(lines)
+
+
+def _for(counter: str, tasks: str, call: str, depth: int) -> list[str]:
+    """Return the loop over the tasks of a phase."""
+    return [
+        f"{INDENT * depth}for task in {counter}({tasks}):",
+        f"{INDENT * (depth + 1)}{call}",
+    ]

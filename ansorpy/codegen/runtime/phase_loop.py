@@ -1,12 +1,14 @@
 """The phase loop of a kernel: the description from which every launcher is made.
 
-for phase in phases:                 # in order, with a barrier after each phase
-    for task in range(phase.tasks):  # in any order, on any thread if the loop is parallel
+for phase in phases:          # in order, with a barrier after each phase that has tasks
+    for task in range(tasks): # in any order, on any thread if the loop is parallel
         phase.function(buffers, task)
+
+`tasks` is a number, or `phase.counter(buffers)` if it follows from the sizes of a call.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.codegen.kernel import PhaseInfo
@@ -25,6 +27,22 @@ class PhaseLoop:
     name: str
     phases: tuple[PhaseInfo, ...]
     parallel: bool
+
+    @property
+    def sized(self) -> bool:
+        """True if the sizes of a call decide the number of tasks of a phase."""
+        return any(info.sized for info in self.phases)
+
+    def counted(self, tasks: Callable[[PhaseInfo], int]) -> "PhaseLoop":
+        """Return the loop of one call, without phases that have no task.
+
+        Args:
+            tasks: the number of tasks of a phase that is sized.
+        """
+        counts = [tasks(info) if info.sized else info.tasks for info in self.phases]
+        found = zip(self.phases, counts, strict=True)
+        kept = tuple(replace(info, tasks=n, sized=False) for info, n in found if n > 0)
+        return replace(self, phases=kept)
 
     @property
     def most_threads(self) -> int:

@@ -14,7 +14,6 @@ from ansorpy.loopir.nodes import (
     Buffer,
     For,
     If,
-    Phase,
     Prefetch,
     Program,
     Seq,
@@ -44,7 +43,7 @@ def bind_sizes(program: Program, values: Mapping[str, int]) -> Program:
     for phase in program.phases:
         body = _fold(phase.body, scope)
         if body is not None:
-            phases.append(Phase(phase.name, body, phase.ahead))
+            phases.append(replace(phase, body=body))
     buffers = tuple(_shape(buffer, scope) for buffer in program.buffers)
     return replace(program, buffers=buffers, phases=tuple(phases))
 
