@@ -1,7 +1,8 @@
 """Join programs for ranges of a dim to one program, whose phases run for the sizes of their range.
 
 phase C of N in 1..8, phase C of N in 9..64
-    ->  phase C.range0: if N <= 8: body;  phase C.range1: if N >= 9 and N <= 64: body
+    ->  phase C.range0: if N <= 8: body;  phase C.range1: if N >= 9 and N <= 64: body,
+        with no tasks otherwise
 
 A phase ahead runs for all sizes; equal ones, as packs of the same weights, are one.
 """
@@ -12,7 +13,8 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import Binary, Const, Expr
+from ansorpy.expr.build import ZERO, mul
+from ansorpy.expr.expr import Binary, Const, Expr, Select
 from ansorpy.expr.products import conjunction
 from ansorpy.loopir.nodes import Buffer, For, If, LoopKind, Phase, Program, Scope, Stmt
 from ansorpy.loopir.rewrite import rename_buffers, stores
@@ -81,9 +83,10 @@ class _Joined:
         names |= {buffer.name: f"{buffer.name}.range{number}" for buffer in kept}
         self.buffers += (replace(buffer, name=names[buffer.name]) for buffer in kept)
         for phase in phases:
-            body = rename_buffers(phase.body, names)
-            body = body if phase.ahead or guard is None else _guarded(body, guard)
-            self.phases.append(replace(phase, name=f"{phase.name}.range{number}", body=body))
+            phase = replace(
+                phase, name=f"{phase.name}.range{number}", body=rename_buffers(phase.body, names)
+            )
+            self.phases.append(phase if phase.ahead or guard is None else _guarded(phase, guard))
 
 
 def _ahead_key(body: Stmt, written: Sequence[Buffer]) -> Ahead:
@@ -103,11 +106,19 @@ def _guard(sizes: Dim, whole: Dim) -> Expr | None:
     return conjunction(tests) if tests else None
 
 
-def _guarded(stmt: Stmt, guard: Expr) -> Stmt:
-    """Return a phase whose tasks do nothing unless the guard holds."""
-    if isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL:
-        return replace(stmt, body=_guarded(stmt.body, guard))
-    return If(guard, stmt)
+def _guarded(phase: Phase, guard: Expr) -> Phase:
+    """Return a phase that has no tasks unless the guard holds; such tasks would do nothing."""
+    loops: list[For] = []
+    count: Expr = phase.tasks or Const(1)
+    body = phase.body
+    while isinstance(body, For) and body.kind is LoopKind.PARALLEL:
+        loops.append(body)
+        count = count if phase.tasks else mul(count, body.extent)
+        body = body.body
+    body = If(guard, body)
+    for loop in reversed(loops):
+        body = replace(loop, body=body)
+    return replace(phase, body=body, tasks=Select(guard, count, ZERO))
 
 
 def _check(parts: Sequence[tuple[Dim, Program]]) -> None:
