@@ -6,7 +6,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from ansorpy.codegen.phase_utilities import phase_dims, phase_infos, task_count
+from ansorpy.codegen.phase_utilities import phase_dims, phase_infos
 from ansorpy.codegen.phase_writer import PhaseWriter, Places
 from ansorpy.codegen.simd.kinds import I64, POINTER
 from ansorpy.codegen.text_builder import TextBuilder
@@ -14,6 +14,7 @@ from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Const
 from ansorpy.host_jit import initialize
 from ansorpy.loopir.nodes import Phase, Program
+from ansorpy.loopir.tasks import task_count
 from ansorpy.target import Target
 from ansorpy.te.dims import Dim
 

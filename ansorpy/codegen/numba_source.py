@@ -8,9 +8,7 @@ from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.phase_utilities import (
     MATRICES_READY,
     phase_infos,
-    split_tasks,
     streams,
-    task_count,
     uses_matrices,
 )
 from ansorpy.codegen.phase_writer import scratch_bytes
@@ -36,6 +34,7 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
+from ansorpy.loopir.tasks import split_tasks, task_count
 from ansorpy.target import Target
 
 HELPERS: Final = ("matrices", "prefetch", "registers", "scratch", "settled", "tile")

@@ -1,47 +1,17 @@
 """Facts about a phase for the printers and the runtime: its tasks, the buffers that it touches."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Binary, Const, Expr, reads, variables
-from ansorpy.expr.intervals import bounds, simplify
-from ansorpy.loopir.nodes import For, LoopKind, Phase, Prefetch, Program, Scope, Stmt, Tile
+from ansorpy.expr.expr import Const, reads, variables
+from ansorpy.expr.intervals import bounds
+from ansorpy.loopir.nodes import Phase, Prefetch, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
+from ansorpy.loopir.tasks import task_count
 from ansorpy.te.dims import Dim
 
 MATRICES_READY: Final = "matrices(True)"  # stands in the source of kernels that use AMX
-
-
-@dataclass(frozen=True, slots=True)
-class Tasks:
-    """The PARALLEL loops of a phase, outer to inner, and the body of one task."""
-
-    loops: tuple[tuple[str, Expr], ...]
-    body: Stmt
-
-    @property
-    def number(self) -> Expr:
-        """The product of the extents: the number of tasks unless the phase tells another one."""
-        number: Expr = Const(1)
-        for _, extent in self.loops:
-            number = Binary("mul", number, extent)
-        return simplify(number, {})
-
-
-def split_tasks(phase: Phase) -> Tasks:
-    """Split a phase into its leading PARALLEL loops and the body of a task."""
-    loops, body = [], phase.body
-    while isinstance(body, For) and body.kind is LoopKind.PARALLEL:
-        loops.append((body.var, body.extent))
-        body = body.body
-    return Tasks(tuple(loops), body)
-
-
-def task_count(phase: Phase) -> Expr:
-    """Return the number of tasks of a call: a number, or an expression of dims."""
-    return split_tasks(phase).number if phase.tasks is None else phase.tasks
 
 
 def phase_infos(program: Program) -> tuple[PhaseInfo, ...]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from llvmlite import ir
 
 from ansorpy.codegen.index_hoisting import HoistedSums
-from ansorpy.codegen.phase_utilities import split_tasks, stored_names, streams, uses_matrices
+from ansorpy.codegen.phase_utilities import stored_names, streams, uses_matrices
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import I64, POINTER, STORED
 from ansorpy.codegen.simd.matrices import configure, release
@@ -36,6 +36,7 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
+from ansorpy.loopir.tasks import split_tasks
 from ansorpy.te.dims import Dim
 
 Places = tuple[tuple[int, Buffer], ...]  # buffers, by their numbers among the addresses

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final
 
-from ansorpy.codegen.phase_utilities import split_tasks
 from ansorpy.codegen.simt.assemble import Resources
 from ansorpy.codegen.simt.barriers import waits
 from ansorpy.codegen.simt.launch import Launch
@@ -44,6 +43,7 @@ from ansorpy.loopir.passes.warp_matrices import (
     roundings,
 )
 from ansorpy.loopir.rewrite import stmt_children, walk_stmt
+from ansorpy.loopir.tasks import split_tasks
 from ansorpy.plan.thread_blocks import REGISTERS
 from ansorpy.rewrites.warp_products import MATRICES
 

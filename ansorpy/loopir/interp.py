@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ansorpy.errors import LoweringError, SpecError
 from ansorpy.expr.dtypes import FLOATS, SIZE_BYTES
-from ansorpy.expr.expr import Binary, Const, Expr, Var, substitute, variables
+from ansorpy.expr.expr import Const, Expr, substitute, variables
 from ansorpy.loopir.closures import (
     Array,
     Frame,
@@ -26,8 +26,6 @@ from ansorpy.loopir.nodes import (
     Buffer,
     For,
     If,
-    LoopKind,
-    Phase,
     Prefetch,
     Program,
     Scope,
@@ -37,6 +35,7 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.rewrite import map_shape, substitute_stmt
+from ansorpy.loopir.tasks import first_tasks
 from ansorpy.te.tensor_data import checked_array, storage, tensor_bytes
 
 AnyArray = npt.NDArray[Any]
@@ -80,25 +79,9 @@ def run(
     # Poison and overflow are meant to flow on; a warning per point would say nothing new.
     with np.errstate(all="ignore"):
         for phase in program.phases:
-            machine.compile(substitute_stmt(_counted(phase), machine.values))()
+            machine.compile(substitute_stmt(first_tasks(phase), machine.values))()
     outputs = (buffer.name for buffer in program.buffers if buffer.scope is Scope.OUTPUT)
     return {name: machine.take(name) for name in outputs}
-
-
-def _counted(phase: Phase) -> Stmt:
-    """Return the body of a phase, whose tasks beyond their number in a call do nothing."""
-    if phase.tasks is None:
-        return phase.body
-    loops, body = list[For](), phase.body
-    number: Expr = Const(0)
-    while isinstance(body, For) and body.kind is LoopKind.PARALLEL:
-        loops.append(body)
-        number = Binary("add", Binary("mul", number, body.extent), Var(body.var))
-        body = body.body
-    body = If(Binary("lt", number, phase.tasks), body)
-    for loop in reversed(loops):
-        body = replace(loop, body=body)
-    return body
 
 
 class _Machine:

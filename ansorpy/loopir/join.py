@@ -1,8 +1,7 @@
 """Join programs for ranges of a dim to one program, whose phases run for the sizes of their range.
 
 phase C of N in 1..8, phase C of N in 9..64
-    ->  phase C.range0: if N <= 8: body;  phase C.range1: if N >= 9 and N <= 64: body,
-        with no tasks otherwise
+    ->  phase C.range0, without tasks unless N <= 8;  phase C.range1, ... unless N >= 9 and N <= 64
 
 A phase ahead runs for all sizes; equal ones, as packs of the same weights, are one.
 """
@@ -13,11 +12,11 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.build import ZERO, mul
-from ansorpy.expr.expr import Binary, Const, Expr, Select
+from ansorpy.expr.expr import Binary, Const, Expr
 from ansorpy.expr.products import conjunction
-from ansorpy.loopir.nodes import Buffer, For, If, LoopKind, Phase, Program, Scope, Stmt
+from ansorpy.loopir.nodes import Buffer, Phase, Program, Scope, Stmt
 from ansorpy.loopir.rewrite import rename_buffers, stores
+from ansorpy.loopir.tasks import guarded
 from ansorpy.te.dims import Dim
 
 Ahead: TypeAlias = tuple[Stmt, tuple[Buffer, ...]]  # the meaning of a phase ahead
@@ -83,10 +82,11 @@ class _Joined:
         names |= {buffer.name: f"{buffer.name}.range{number}" for buffer in kept}
         self.buffers += (replace(buffer, name=names[buffer.name]) for buffer in kept)
         for phase in phases:
-            phase = replace(
-                phase, name=f"{phase.name}.range{number}", body=rename_buffers(phase.body, names)
-            )
-            self.phases.append(phase if phase.ahead or guard is None else _guarded(phase, guard))
+            body = rename_buffers(phase.body, names)
+            made = replace(phase, name=f"{phase.name}.range{number}", body=body)
+            if guard is not None and not phase.ahead:
+                made = guarded(made, guard)
+            self.phases.append(made)
 
 
 def _ahead_key(body: Stmt, written: Sequence[Buffer]) -> Ahead:
@@ -104,21 +104,6 @@ def _guard(sizes: Dim, whole: Dim) -> Expr | None:
     if sizes.high < whole.high:
         tests.append(Binary("le", whole.var, Const(sizes.high)))
     return conjunction(tests) if tests else None
-
-
-def _guarded(phase: Phase, guard: Expr) -> Phase:
-    """Return a phase that has no tasks unless the guard holds; such tasks would do nothing."""
-    loops: list[For] = []
-    count: Expr = phase.tasks or Const(1)
-    body = phase.body
-    while isinstance(body, For) and body.kind is LoopKind.PARALLEL:
-        loops.append(body)
-        count = count if phase.tasks else mul(count, body.extent)
-        body = body.body
-    body = If(guard, body)
-    for loop in reversed(loops):
-        body = replace(loop, body=body)
-    return replace(phase, body=body, tasks=Select(guard, count, ZERO))
 
 
 def _check(parts: Sequence[tuple[Dim, Program]]) -> None:

@@ -14,7 +14,6 @@ from ansorpy.codegen import loader
 from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.codegen.loader import Loaded
 from ansorpy.codegen.numba_source import emit
-from ansorpy.codegen.phase_utilities import task_count
 from ansorpy.codegen.runtime.native_launcher import of_call
 from ansorpy.codegen.runtime.phase_loop import timed_loop
 from ansorpy.codegen.runtime.thread_pool import ThreadPool
@@ -26,6 +25,7 @@ from ansorpy.expr.intervals import bounds as interval
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir import interp
 from ansorpy.loopir.nodes import SIZES, Buffer, For, If, LoopKind, Phase, Program, Scope, Tile
+from ansorpy.loopir.tasks import task_count
 from ansorpy.loopir.verify import check
 from ansorpy.measure.host import local_target
 from ansorpy.measure.verify.inputs import Array

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import Binary, Const, Expr, Var
+from ansorpy.expr.expr import Binary, Const, Expr, Var, substitute
+from ansorpy.expr.intervals import simplify
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.join import join_programs, packs_of
 from ansorpy.loopir.nodes import (
@@ -17,6 +18,7 @@ from ansorpy.loopir.nodes import (
     Scope,
     Store,
 )
+from ansorpy.loopir.tasks import task_count
 from ansorpy.te.dims import Dim
 from tests.loopir.build import read
 
@@ -67,6 +69,17 @@ def test_a_call_runs_the_part_of_its_size(parallel: bool) -> None:
         assert result(program, size)[:rows] == [6.0 * (own + 1) * n for n in range(rows)]
     assert program.dims == (Dim("N", 1, HIGH),)
     assert program.buffers[-1].scope is Scope.SIZES
+
+
+def test_a_phase_has_no_tasks_for_sizes_of_other_ranges() -> None:
+    program = joined(*(part(sizes, 1.0) for sizes in RANGES))
+    timed = [phase for phase in program.phases if not phase.ahead]
+    for size in range(1, HIGH + 1):
+        at = {"~N": Const(size)}
+        counts = [simplify(substitute(task_count(phase), at), {}) for phase in timed]
+        own = 0 if size == 1 else 1 if size < 9 else 2
+        wanted = [int(RANGES[k]) if k == own else 0 for k in range(3) for _ in "TC"]
+        assert counts == list(map(Const, wanted))
 
 
 def test_equal_phases_ahead_are_one() -> None:
