@@ -39,12 +39,24 @@ class TensorSpec(NamedTuple):
 
 
 class DimSpec(NamedTuple):
-    """An extent that each call decides, from `low` to `high`; `timed` are the sizes of a race."""
+    """An extent that each call decides: a multiple of `step` from `low` to `high`.
+
+    `timed` are the sizes of a race.
+    """
 
     name: str
     low: int
     high: int
     timed: tuple[int, ...]
+    step: int = 1
+
+    def __str__(self) -> str:
+        step = f" step {self.step}" if self.step > 1 else ""
+        return f"{self.name} in {self.low}..{self.high}{step}"
+
+    def has(self, size: int) -> bool:
+        """Return True if a call may have this size."""
+        return self.low <= size <= self.high and size % self.step == 0
 
 
 class Test(NamedTuple):
@@ -168,7 +180,7 @@ def fits(
         if not name:
             if size != extent:
                 return False
-        elif not dims[name].low <= size <= extent or sizes.setdefault(name, size) != size:
+        elif not dims[name].has(size) or sizes.setdefault(name, size) != size:
             return False
     return True
 
@@ -183,7 +195,7 @@ def described(
     def extent(name: str, most: int) -> str:
         if name in sizes:
             return f"{name} = {sizes[name]}"
-        return f"{name} in {dims[name].low}..{most}" if name else str(most)
+        return str(dims[name]) if name else str(most)
 
     return f"({', '.join(map(extent, tensor.dims, tensor.shape))})"
 

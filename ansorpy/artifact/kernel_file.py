@@ -108,7 +108,9 @@ def dims_by_tensor(dag: Dag) -> dict[str, tuple[str, ...]]:
 def dim_specs(dag: Dag) -> tuple[DimSpec, ...]:
     """Return the dims of a kernel, with the sizes at which it is timed."""
     timed = timed_by_dim(dag)
-    return tuple(DimSpec(one.name, one.low, one.high, timed[one.name]) for one in dims_of(dag))
+    return tuple(
+        DimSpec(one.name, one.low, one.high, timed[one.name], one.step) for one in dims_of(dag)
+    )
 
 
 def output_names(dag: Dag) -> tuple[str, ...]:

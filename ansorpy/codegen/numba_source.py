@@ -105,9 +105,7 @@ class _Writer:
         """Return the function of one phase."""
         self.counters = {}
         places = {b.name: memory(b, f"b{k}") for k, b in enumerate(self.program.buffers)}
-        table, lines = SymbolTable(places), list[str]()
-        for k, dim in enumerate(self.program.dims):
-            table = table.with_dim(dim, f"n{k}")
+        table, lines = self._sized(SymbolTable(places))
         tasks = split_tasks(phase)
         info = self.infos[number]
         several = f"at most {info.tasks}" if info.sized else str(info.tasks)
@@ -138,14 +136,21 @@ class _Writer:
         """Return the function of the number of tasks of a phase if sizes decide that."""
         if not info.sized:
             return []
-        table = SymbolTable({})
-        for dim, symbol in zip(self.program.dims, sizes, strict=True):
-            table = table.with_dim(dim, symbol)
+        table, lines = self._sized(SymbolTable({}))
         head = (
             f'\n\n@njit(error_model="numpy", nogil=True)\ndef {info.counter}({", ".join(sizes)}):'
         )
         doc = f'{INDENT}"""Return the number of tasks of a call of these sizes."""'
-        return [head, doc, f"{INDENT}return {index_text(task_count(phase), table)}"]
+        return [head, doc, *lines, f"{INDENT}return {index_text(task_count(phase), table)}"]
+
+    def _sized(self, table: SymbolTable) -> tuple[SymbolTable, list[str]]:
+        """Return a table with the steps of the sizes n0, n1 ..., and the lines that count them."""
+        lines = list[str]()
+        for k, dim in enumerate(self.program.dims):
+            symbol = f"n{k}" if dim.step == 1 else f"m{k}"
+            table = table.with_dim(dim, symbol)
+            lines += [f"{INDENT}{symbol} = n{k} // {dim.step}"] if dim.step > 1 else []
+        return table, lines
 
     def operations(self) -> str:
         """Return the definitions of all tile operations."""

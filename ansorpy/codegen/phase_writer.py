@@ -102,7 +102,9 @@ class PhaseWriter:
             base = self.values[table.buffer(SIZES).symbol]
             slot = self.b.gep(base, [ir.Constant(I64, k)], source_etype=I64)
             symbol = f"n{k}"
-            self.values[symbol] = self.b.load(slot, typ=I64)
+            size = self.b.load(slot, typ=I64)
+            steps = size if dim.step == 1 else self.b.udiv(size, ir.Constant(I64, dim.step))
+            self.values[symbol] = steps
             self.sums.enter(symbol, self.b.block)
             table = table.with_dim(dim, symbol)
         return table

@@ -68,9 +68,9 @@ class SymbolTable:
         return SymbolTable(self.buffers, symbols, ranges)
 
     def with_dim(self, dim: Dim, symbol: str) -> "SymbolTable":
-        """Return the table in which a symbol is the size of a dim."""
+        """Return the table in which a symbol is the number of steps of a dim."""
         name = dim.var.name
-        ranges = {**self.ranges, name: (dim.low, dim.high)}
+        ranges = {**self.ranges, name: dim.counts}
         return SymbolTable(self.buffers, {**self.symbols, name: symbol}, ranges)
 
     def with_points(self, points: Mapping[str, tuple[str, int]]) -> "SymbolTable":

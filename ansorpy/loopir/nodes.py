@@ -244,4 +244,4 @@ class Program:
     @cached_property
     def ranges(self) -> Mapping[str, Interval]:
         """The least and largest value of the variable of each dim."""
-        return {dim.var.name: (dim.low, dim.high) for dim in self.dims}
+        return {dim.var.name: dim.counts for dim in self.dims}

@@ -129,7 +129,7 @@ class Domain:
             dims = [(name, size) for name in names if isinstance(size := extents[name], Dim)]
             if dims:
                 values = _unfuse(axis, self.value(axis), self.work)
-                yield from (Binary("lt", values[name], size.var) for name, size in dims)
+                yield from (Binary("lt", values[name], size.size) for name, size in dims)
 
     def with_parts(self, parts: tuple[AxisPart, ...]) -> "Domain":
         """Return the domain with other parts."""
@@ -138,7 +138,7 @@ class Domain:
 
 def extent_of(size: int) -> Expr:
     """Return the extent of an axis: a number, or the size of its dim in a call."""
-    return size.var if isinstance(size, Dim) else Const(size)
+    return size.size if isinstance(size, Dim) else Const(size)
 
 
 def domain(

@@ -168,7 +168,7 @@ def _with_dims(program: Program, dims: tuple[Dim, ...]) -> Program:
     """
     if program.meaning is not None:
         raise LoweringError("cannot reformulate a computation with dims; expected numbers")
-    largest: dict[str, Expr] = {one.var.name: Const(one.high) for one in dims}
+    largest: dict[str, Expr] = {one.var.name: Const(one.counts[1]) for one in dims}
 
     def room(buffer: Buffer) -> Buffer:
         return map_shape(buffer, lambda extent: simplify(substitute(extent, largest), {}))

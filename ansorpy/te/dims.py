@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ansorpy.errors import SpecError, quoted
-from ansorpy.expr.expr import Var
+from ansorpy.expr.build import mul
+from ansorpy.expr.expr import Const, Expr, Var
 from ansorpy.te.dag import Axis, Compute, Dag, Node
 from ansorpy.te.limits import LIMITS, NAME
 
@@ -19,27 +20,30 @@ TIMED: Final = 5  # sizes of a dim at which kernels are timed, at most
 
 
 class Dim(int):
-    """An extent from `low` to `high`, both included, that a call decides.
+    """An extent from `low` to `high`, both included, that a call decides: a multiple of `step`.
 
     Its value as an int is `high`: memory, loops and features of a Dag with dims have the largest
-    size. It equals a dim of the same name and range, and no number.
+    size. It equals a dim of the same name, range and step, and no number.
     """
 
     name: str
     low: int
+    step: int
 
-    def __new__(cls, name: str, low: int, high: int) -> "Dim":
+    def __new__(cls, name: str, low: int, high: int, step: int = 1) -> "Dim":
         """Return a dim.
 
         Raises:
-            SpecError: the name is no identifier, or the range is empty or not of natural numbers.
+            SpecError: the name is no identifier, the range is empty or not of natural numbers, or
+                its ends are no multiples of the step.
         """
         if not NAME.fullmatch(name):
             raise SpecError(f"cannot use {quoted(name)} as a dim; expected an ASCII identifier")
-        for bound in (low, high):
-            if type(bound) is not int or not 1 <= bound <= LIMITS.extent:
+        for number in (low, high, step):
+            if type(number) is not int or not 1 <= number <= LIMITS.extent:
+                by = "" if step == 1 else f" step {quoted(step)}"
                 raise SpecError(
-                    f"cannot take the range {quoted(low)}..{quoted(high)} of dim {name};"
+                    f"cannot take the range {quoted(low)}..{quoted(high)}{by} of dim {name};"
                     f" expected integers from 1 to {LIMITS.extent}"
                 )
         if low > high:
@@ -47,8 +51,14 @@ class Dim(int):
                 f"cannot take the range {low}..{high} of dim {name} because it is empty;"
                 f" expected {high}..{low}"
             )
+        for end in (low, high):
+            if end % step:
+                raise SpecError(
+                    f"cannot take the range {low}..{high} step {step} of dim {name} because {end}"
+                    f" is no multiple; expected multiples of {step}"
+                )
         made = super().__new__(cls, high)
-        made.name, made.low = name, low
+        made.name, made.low, made.step = name, low, step
         return made
 
     @property
@@ -58,8 +68,22 @@ class Dim(int):
 
     @property
     def var(self) -> Var:
-        """The variable of the size in loops; no loop and no named size has such a name."""
+        """The variable of the number of steps; no loop and no named size has such a name."""
         return Var(f"~{self.name}")
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The least and the largest number of steps: the range of `var`."""
+        return self.low // self.step, self.high // self.step
+
+    @property
+    def size(self) -> Expr:
+        """The size in loops; as a multiple of the step, so that tiles are known to divide it."""
+        return mul(self.var, Const(self.step))
+
+    def has(self, size: int) -> bool:
+        """Return True if a call may have this size."""
+        return self.low <= size <= self.high and size % self.step == 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Dim) and self.facts == other.facts
@@ -71,16 +95,17 @@ class Dim(int):
         return hash(self.facts)
 
     @property
-    def facts(self) -> tuple[str, int, int]:
-        """Name, least and largest size."""
-        return self.name, self.low, self.high
+    def facts(self) -> tuple[str, int, int, int]:
+        """Name, least and largest size, and step."""
+        return self.name, self.low, self.high, self.step
 
     def __repr__(self) -> str:
-        return f"{self.name} in {self.low}..{self.high}"
+        step = f" step {self.step}" if self.step > 1 else ""
+        return f"{self.name} in {self.low}..{self.high}{step}"
 
     __str__ = __repr__
 
-    def __getnewargs__(self) -> tuple[str, int, int]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[str, int, int, int]:  # type: ignore[override]
         return self.facts
 
 
@@ -121,16 +146,20 @@ def given(extent: int) -> int:
     return GivenDim(*extent.facts) if isinstance(extent, Dim) else extent
 
 
-def dim(name: str, low: int, high: int) -> Dim:
+def dim(name: str, low: int, high: int, step: int = 1) -> Dim:
     """Return an extent that each call decides, from `low` to `high`, both included.
 
     Example:
         n = te.dim("N", 1, 512); a = te.placeholder((n, 768), "A")
 
+    Args:
+        step: a divisor of all sizes; a tile of such a size has no tail.
+
     Raises:
-        SpecError: the name is no identifier, or the range is empty or not of natural numbers.
+        SpecError: the name is no identifier, the range is empty or not of natural numbers, or its
+            ends are no multiples of the step.
     """
-    return GivenDim(name, low, high)
+    return GivenDim(name, low, high, step)
 
 
 def dims_of(dag: Dag) -> tuple[Dim, ...]:
@@ -172,11 +201,17 @@ def timed_sizes(dag: Dag) -> tuple[dict[str, int], ...]:
 
     Dims grow together. A Dag without dims has one size, {}.
     """
-    steps = max((min(one.high - one.low, TIMED - 1) for one in dims_of(dag)), default=0)
+    dims = dims_of(dag)
+    last = max((min(one.counts[1] - one.counts[0], TIMED - 1) for one in dims), default=0)
     return tuple(
-        {one.name: one.low + (one.high - one.low) * k // max(1, steps) for one in dims_of(dag)}
-        for k in range(steps + 1)
+        {one.name: _between(one, k, max(1, last)) for one in dims} for k in range(last + 1)
     )
+
+
+def _between(dim: Dim, part: int, parts: int) -> int:
+    """Return the size at a part of the way from the least to the largest one, rounded down."""
+    low, high = dim.counts
+    return (low + (high - low) * part // parts) * dim.step
 
 
 def timed_by_dim(dag: Dag) -> dict[str, tuple[int, ...]]:
@@ -196,7 +231,7 @@ def sizes_of(dag: Dag, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
         for extent, size in zip(node.shape, shapes[node.name], strict=True):
             if not isinstance(extent, Dim):
                 continue
-            if not extent.low <= size <= extent.high or found.setdefault(extent.name, size) != size:
+            if not extent.has(size) or found.setdefault(extent.name, size) != size:
                 raise SpecError(
                     f"cannot evaluate {dag.name!r} because {node.name} has {extent.name} = {size};"
                     f" expected {found.get(extent.name, repr(extent))}"
@@ -253,8 +288,10 @@ def in_range(dag: Dag, sizes: Dim) -> Dag:
 
 
 def extents_as_json(shape: Sequence[int]) -> list[Any]:
-    """Return extents as JSON: an integer, or {"dim": name, "low": least, "high": largest}."""
-    return [
-        {"dim": one.name, "low": one.low, "high": one.high} if isinstance(one, Dim) else one
-        for one in shape
-    ]
+    """Return extents as JSON: an integer, or {"dim", "low", "high"} with a "step" above 1."""
+    return [_as_json(one) if isinstance(one, Dim) else one for one in shape]
+
+
+def _as_json(dim: Dim) -> dict[str, Any]:
+    found: dict[str, Any] = {"dim": dim.name, "low": dim.low, "high": dim.high}
+    return found | ({"step": dim.step} if dim.step > 1 else {})

@@ -25,7 +25,7 @@ Bind = Annotated[
     list[str] | None,
     typer.Option(
         help="K=512 binds a symbol, or a scalar input of a model. K=1..512 leaves a symbol of a"
-        " text to each call of the kernel, both ends included."
+        " text to each call of the kernel, both ends included; K=8..512:8 to multiples of 8."
     ),
 ]
 Allow = Annotated[

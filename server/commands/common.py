@@ -205,23 +205,25 @@ def pairs(
 def extents(texts: list[str] | None) -> dict[str, int]:
     """Return NAME=512 and NAME=1..512 options of `--bind` as a mapping; a range makes a dim.
 
+    NAME=8..512:8 has the multiples of 8 only.
+
     Raises:
         SpecError: names the invalid option.
     """
     from ansorpy.te.dims import Dim
 
-    found = pairs(texts, "--bind", whole, "NAME=512 or NAME=1..512")
+    found = pairs(texts, "--bind", whole, "NAME=512, NAME=1..512 or NAME=8..512:8")
     return {n: Dim(n, *size) if isinstance(size, tuple) else size for n, size in found.items()}
 
 
-def whole(text: str) -> int | tuple[int, int]:
-    """Return an integer, or the ends of the range 1..512.
+def whole(text: str) -> int | tuple[int, ...]:
+    """Return an integer, or the ends of the range 1..512, with the step of 8..512:8.
 
     Raises:
         ValueError: the text is neither.
     """
-    low, dots, high = text.partition("..")
-    return (int(low), int(high)) if dots else int(text)
+    low, dots, ends = text.partition("..")
+    return (int(low), *map(int, ends.split(":", 1))) if dots else int(text)
 
 
 def numbers(texts: list[str] | None) -> dict[str, float]:

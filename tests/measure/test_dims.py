@@ -47,6 +47,14 @@ def test_kernels_are_timed_at_the_ends_and_between() -> None:
     assert [case.name for case in timed_cases(make_cases(static, 0))] == ["random"]
 
 
+def test_timed_and_checked_sizes_are_multiples_of_the_step() -> None:
+    (dag,) = parse("def f(float(L in 12..90 step 6) X) -> (Y) { Y(i) = X(i) }")
+    assert timed_sizes(dag) == tuple({"L": size} for size in (12, 30, 48, 66, 90))
+    sizes = [size for case in make_cases(dag, 0) for size in case.sizes]
+    assert {12, 90} < set(sizes)
+    assert all(size % 6 == 0 for size in sizes)
+
+
 def test_operations_are_the_mean_of_the_timed_sizes() -> None:
     counts = [flop_count(at_sizes(ROWS, sizes)) for sizes in timed_sizes(ROWS)]
     assert (

@@ -4,14 +4,17 @@ Inputs hold NaN beyond the sizes of a call; outputs must keep the poison that wa
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
+from math import prod
 
 import numpy as np
 import pytest
 
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.interp import run
-from ansorpy.loopir.nodes import SIZES, Program, Scope
+from ansorpy.loopir.nodes import SIZES, Program, Scope, Tile
+from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.loopir.verify import check
 from ansorpy.measure.host import local_target
 from ansorpy.measure.verify.inputs import Array
@@ -32,6 +35,11 @@ SOFTMAX = "m(i) max=! {0}(i,j) e(i,j) = exp({0}(i,j) - m(i)) s(i) +=! e(i,j) P(i
 TEXTS = {
     "rows": "float(M in 3..40, 33) A, const float(33, 20) B, float(20) b) -> (C)"
     " { T(i,j) +=! A(i,k) * B(k,j) C(i,j) = fmax(T(i,j) + b(j), 0) }",
+    "rows by 8": "float(M in 8..48 step 8, 33) A, const float(33, 20) B) -> (C)"
+    " { C(i,j) +=! A(i,k) * B(k,j) }",
+    "columns by 8": "float(9, 17) A, float(17, N in 8..64 step 8) B) -> (C)"
+    " { C(i,j) +=! A(i,k) * B(k,j) }",
+    "softmax by 3": f"float(5, L in 3..36 step 3) A) -> (P) {{ {SOFTMAX.format('A')} }}",
     "columns": "float(9, 17) A, float(17, N in 1..50) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }",
     "sums": "float(9, K in 1..70) A, float(K, 20) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }",
     "three dims": "float(M in 1..9, K in 1..20) A, float(K, N in 1..30) B) -> (C)"
@@ -49,7 +57,8 @@ TEXTS = {
     " v(i) +=! (X(i,j) - m(i)) * (X(i,j) - m(i)) Y(i,j) = (X(i,j) - m(i)) * rsqrt(v(i) / 24) * g(j)"
     " }",
 }  # fmt: skip
-DAY = {"rows", "sums", "softmax"}
+DAY = {"rows", "rows by 8", "sums", "softmax"}
+TARGET = Target(cores=2, vector_bits=256)
 
 
 def padded(dag: Dag, name: str, array: Array) -> Array:
@@ -73,7 +82,8 @@ def fault(dag: Dag, program: Program, sizes: Mapping[str, int], seed: int, nativ
         arrays = run_all(program, inputs, source=False)
         got = {buffer.name: arrays[buffer.name] for buffer in outputs}
     else:
-        got = run(program, inputs, {one.var.name: sizes[one.name] for one in program.dims})
+        counts = {one.var.name: sizes[one.name] // one.step for one in program.dims}
+        got = run(program, inputs, counts)
     for (name, array), value in zip(got.items(), evaluate(small, given), strict=True):
         inside = tuple(map(slice, value.shape))
         if not np.allclose(array[inside], value, rtol=1e-4, atol=1e-5):
@@ -93,21 +103,21 @@ def opened(name: str, target: Target, limit: int) -> tuple[Dag, tuple[Plan, ...]
 
 def sizes_of(dag: Dag, rng: np.random.Generator) -> dict[str, int]:
     return {
-        one.name: (one.low, one.high, int(rng.integers(one.low, one.high + 1)))[rng.integers(3)]
+        one.name: one.step
+        * (*one.counts, int(rng.integers(one.counts[0], one.counts[1] + 1)))[rng.integers(3)]
         for one in dims_of(dag)
     }
 
 
 @pytest.mark.parametrize("name", night(TEXTS, DAY))
-@pytest.mark.parametrize("target", [Target(cores=2, vector_bits=256)], ids=["two cores"])
-def test_every_candidate_is_right_for_every_size(name: str, target: Target) -> None:
-    dag, found = opened(name, target, 12)
+def test_every_candidate_is_right_for_every_size(name: str) -> None:
+    dag, found = opened(name, TARGET, 12)
     rng = np.random.default_rng(0)
     for plan in found:
         assert plan.unsized is not None
         check(plan.unsized, "symbolic", [size.name for size in plan.sizes])
         for row in sample(plan, 1, rng) if plan.sizes else [()]:
-            program = bind(plan, row, target)
+            program = bind(plan, row, TARGET)
             assert fault(dag, program, sizes_of(dag, rng), 0, native=False) == ""
 
 
@@ -121,6 +131,24 @@ def test_machine_code_is_right_for_every_size(name: str) -> None:
             program = bind(plan, row, target)
             for _ in range(3):
                 assert fault(dag, program, sizes_of(dag, rng), 1, native=True) == ""
+
+
+def tiles_of(program: Program) -> int:
+    return sum(isinstance(one, Tile) for phase in program.phases for one in walk_stmt(phase.body))
+
+
+def test_a_tile_that_divides_the_step_has_no_tail() -> None:
+    _, found = opened("rows by 8", TARGET, 12)
+    rng, seen = np.random.default_rng(0), 0
+    for plan in found[1:]:
+        rows = [size.group.endswith(".i") for size in plan.sizes]
+        static = replace(plan, unsized=None)
+        for row in sample(plan, 40, rng):
+            if 8 % prod(row[rows]) == 0:
+                seen += 1
+                of_dim, of_number = bind(plan, row, TARGET), bind(static, row, TARGET)
+                assert tiles_of(of_dim) == tiles_of(of_number)
+    assert seen > 10
 
 
 def test_features_and_limits_are_of_the_largest_sizes() -> None:

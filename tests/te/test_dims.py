@@ -12,10 +12,20 @@ from ansorpy.frontends.json.write import from_json, to_json
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.values import decode, encode
 from ansorpy.oracle.reference import evaluate
+from ansorpy.server.commands.common import extents
 from ansorpy.te.analysis import structure_key, workload_key
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag, Placeholder
-from ansorpy.te.dims import Dim, at_sizes, dims_of, in_range, plain, ranges_of, widest
+from ansorpy.te.dims import (
+    Dim,
+    at_sizes,
+    dims_of,
+    in_range,
+    plain,
+    ranges_of,
+    sizes_of,
+    widest,
+)
 
 MM = "def mm(float(M in 1..512, 8) A, const float(8, 6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
@@ -24,9 +34,12 @@ def test_a_dim_equals_a_dim_of_its_name_and_range_alone() -> None:
     n = Dim("N", 1, 8)
     assert n == Dim("N", 1, 8) == te.dim("N", 1, 8)
     assert n not in (8, Dim("M", 1, 8), Dim("N", 2, 8), Dim("N", 1, 9))
+    assert Dim("N", 8, 64, 8) not in (Dim("N", 8, 64), Dim("N", 8, 64, 4))
     assert {n, te.dim("N", 1, 8)} == {n}
     assert copy.deepcopy(n) == pickle.loads(pickle.dumps(n)) == n
-    assert repr(n) == "N in 1..8"
+    by_four = te.dim("N", 4, 8, step=4)
+    assert copy.deepcopy(by_four) == pickle.loads(pickle.dumps(by_four)) == Dim("N", 4, 8, 4)
+    assert [repr(n), repr(by_four)] == ["N in 1..8", "N in 4..8 step 4"]
     assert np.zeros((n, 2)).shape == (8, 2)
 
 
@@ -38,6 +51,9 @@ def test_a_dim_equals_a_dim_of_its_name_and_range_alone() -> None:
         (("N", 1.5, 8), "expected integers from 1 to"),
         (("N", 9, 8), "cannot take the range 9..8 of dim N because it is empty; expected 8..9"),
         (("a b", 1, 8), "expected an ASCII identifier"),
+        (("N", 8, 64, 0), "the range 8..64 step 0 of dim N; expected integers from 1 to"),
+        (("N", 9, 64, 8), "because 9 is no multiple; expected multiples of 8"),
+        (("N", 8, 65, 8), "8..65 step 8 of dim N because 65 is no multiple"),
     ],
 )
 def test_a_wrong_dim_is_refused(arguments: tuple[str, int, int], message: str) -> None:
@@ -57,6 +73,19 @@ def test_text_python_and_json_give_one_dag() -> None:
     shape = to_json(text)["nodes"][0]["shape"]
     assert shape == [{"dim": "M", "low": 1, "high": 512}, 8]
     assert decode(encode(text)) == text
+
+
+def test_a_step_is_the_same_in_text_python_json_and_bind() -> None:
+    (text,) = parse(MM.replace("M in 1..512", "M in 8..512 step 8"))
+    (bound,) = parse(MM.replace("M in 1..512", "M"), extents(["M=8..512:8"]))
+    (computed,) = parse(MM.replace("M in 1..512", "M in K..64 * K step K"), {"K": 8})
+    assert dims_of(text) == (te.dim("M", 8, 512, step=8),)
+    assert text == bound == computed == from_json(to_json(text)) == decode(encode(text))
+    shape = to_json(text)["nodes"][0]["shape"]
+    assert shape == [{"dim": "M", "low": 8, "high": 512, "step": 8}, 8]
+    for wrong in ("M=8..512:", "M=8..512:8:1", "M=8..:8"):
+        with pytest.raises(SpecError, match=r"expected NAME=512, NAME=1\.\.512 or NAME=8\.\.512:8"):
+            extents([wrong])
 
 
 def test_reduce_axes_and_reads_carry_dims() -> None:
@@ -79,12 +108,20 @@ def test_the_dag_of_one_size_has_numbers() -> None:
     np.testing.assert_array_equal(evaluate(small, {"A": a, "B": b})[0], np.full((3, 6), 8.0))
 
 
+def test_a_size_that_is_no_multiple_of_the_step_is_refused() -> None:
+    (dag,) = parse(MM.replace("M in 1..512", "M in 4..512 step 4"))
+    assert sizes_of(dag, {"A": (12, 8), "B": (8, 6)}) == {"M": 12}
+    with pytest.raises(SpecError, match=r"A has M = 10; expected M in 4..512 step 4"):
+        evaluate(dag, {"A": np.ones((10, 8)), "B": np.ones((8, 6))})
+
+
 def test_keys_differ_by_range_and_not_by_name() -> None:
     def key(extent: str) -> str:
         return workload_key(parse(MM.replace("M in 1..512", extent))[0])
 
     assert key("M in 1..512") == key("N in 1..512")
     assert len({key("M in 1..512"), key("M in 2..512"), key("M in 1..511"), key("512")}) == 4
+    assert len({key("M in 8..512"), key("M in 8..512 step 8"), key("M in 8..512 step 4")}) == 3
     both = "def f(float({}) A, float({}) B) -> (C, D) {{ C(i) = A(i) D(i) = B(i) }}"
     same, other = (parse(both.format("M in 1..8", second))[0] for second in ("M", "N in 1..8"))
     assert workload_key(same) != workload_key(other)
@@ -110,6 +147,9 @@ def test_keys_differ_by_range_and_not_by_name() -> None:
         ("float(8) A) -> (C) { C(i) = A(i) where i in 0:N }", "size 'N' has no value"),
         ("float(3, N in 1..8) A) -> (V, I) { (V, I)() = argmax(i, j, A(i,j)) }", "cannot number"),
         ("float(N in 1 8) A) -> (C) { C(i) = A(i) }", r"both ends included"),
+        ("float(N in 1..8 step 2) A) -> (C) { C(i) = A(i) }", "expected multiples of 2"),
+        ("float(N in 2..8 step) A) -> (C) { C(i) = A(i) }", "instead of a number"),
+        ("float(N in 2..8 step 2) A) -> (C) { C(i) = A(i+1) }", "has 0 to 1 there at N = 2"),
     ],
 )
 def test_a_use_that_needs_the_size_is_refused_with_its_place(text: str, message: str) -> None:
@@ -153,6 +193,8 @@ def test_a_dag_with_two_ranges_of_a_dim_or_an_untold_one_is_refused() -> None:
         ({"dim": "N", "low": 3, "high": 2}, "shape"),
         ({"dim": "", "low": 1, "high": 2}, "shape"),
         ({"dim": "N", "low": 1, "high": True}, "shape"),
+        ({"dim": "N", "low": 1, "high": 8, "step": 2}, "shape"),
+        ({"dim": "N", "low": 2, "high": 8, "step": 2.0}, "shape"),
     ],
 )
 def test_a_wrong_dim_in_json_is_refused_with_its_place(extent: object, place: str) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ansorpy
+from ansorpy.artifact.harness import DimSpec, TensorSpec, matched
 from ansorpy.artifact.load import LoadedKernel
 from ansorpy.errors import PackageError
 from ansorpy.events import TaskResult
@@ -75,7 +76,9 @@ def test_a_latency_is_told_as_a_mean(tuned: tuple[TaskResult, LoadedKernel]) -> 
 def test_the_manifest_tells_dims_and_timed_sizes(tuned: tuple[TaskResult, LoadedKernel]) -> None:
     _, kernel = tuned
     sizes = [2, 16, 31, 45, 60]
-    assert kernel.manifest["dims"] == [{"name": "M", "low": 2, "high": 60, "timed": sizes}]
+    assert kernel.manifest["dims"] == [
+        {"name": "M", "low": 2, "high": 60, "timed": sizes, "step": 1}
+    ]
     assert kernel.manifest["inputs"][0]["dims"] == ["M", ""]
     assert "dims" not in kernel.manifest["inputs"][1]
     assert repr(kernel).startswith("<kernel mm(A: float32[M, 40], B: float32[40, 24]), ")
@@ -112,6 +115,14 @@ def test_a_size_out_of_range_is_refused(
         kernel(np.zeros(shape, np.float32), rows(2)[1])
     with pytest.raises(ValueError, match=r"C in out has shape \(3, 24\); expected \(M = 5, 24\)"):
         kernel(*rows(5)[:2], out=np.zeros((3, 24), np.float32))
+
+
+def test_a_size_that_is_no_multiple_of_the_step_is_refused() -> None:
+    dims = {"M": DimSpec("M", 8, 64, (8, 64), 8)}
+    a = TensorSpec("A", "float32", (64, 3), "input", None, ("M", ""))
+    assert len(matched([a], [np.zeros((24, 3), np.float32)], "", dims)) == 1
+    with pytest.raises(ValueError, match=r"shape \(20, 3\); expected \(M in 8..64 step 8, 3\)"):
+        matched([a], [np.zeros((20, 3), np.float32)], "", dims)
 
 
 def test_an_operator_of_pytorch_has_fixed_sizes(tuned: tuple[TaskResult, LoadedKernel]) -> None:

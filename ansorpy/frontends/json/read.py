@@ -189,12 +189,13 @@ def _compute(place: JsonValue, dtypes: Mapping[str, tuple[str, ...]]) -> Compute
 
 
 def _extent(place: JsonValue) -> int:
-    """Return an integer, or the dim of {"dim": name, "low": least, "high": largest}."""
+    """Return an integer, or the dim of {"dim": name, "low": least, "high": largest, "step"?}."""
     if not place.has("dim"):
         return place.whole()
-    keys = place.keys(("dim", "low", "high"))
+    keys = place.keys(("dim", "low", "high"), ("step",))
+    step = keys["step"].whole() if "step" in keys else 1
     try:
-        return Dim(keys["dim"].text(), keys["low"].whole(), keys["high"].whole())
+        return Dim(keys["dim"].text(), keys["low"].whole(), keys["high"].whole(), step)
     except ShapeError:
         raise
     except SpecError as error:

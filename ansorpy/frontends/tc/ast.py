@@ -152,11 +152,17 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Ranged:
-    """`name in low..high` in the shape of a parameter: a size that each call decides."""
+    """`name in low..high step step` in a parameter's shape: a size that each call decides."""
 
     name: Name
     low: Term
     high: Term
+    step: Term | None = None
+
+    @property
+    def numbers(self) -> tuple[Term, ...]:
+        """The terms of the range."""
+        return (self.low, self.high, *([] if self.step is None else [self.step]))
 
 
 @dataclass(frozen=True, slots=True)

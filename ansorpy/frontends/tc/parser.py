@@ -3,7 +3,7 @@
     file       def+
     def        'def' NAME '(' [param {',' param}] ')' '->' '(' output {',' output} ')' '{' stmt* '}'
     param      ['const'] DTYPE ['(' [extent {',' extent}] ')'] NAME
-    extent     term | NAME 'in' term '..' term
+    extent     term | NAME 'in' term '..' term ['step' term]
     output     [DTYPE ['(' [term {',' term}] ')']] NAME
     stmt       target ASSIGN term ['where' range {',' range}] ['with' hint {',' hint}] [';']
     target     NAME '(' [NAME {',' NAME}] ')'  |  '(' NAME ',' NAME ')' '(' [NAME {...}] ')'
@@ -118,7 +118,9 @@ class _Parser:
             return term
         low = self.binary(PRECEDENCE["+"])
         self.expect("..", "the range of a size is written 'N in 1..512', both ends included")
-        return Ranged(term, low, self.binary(PRECEDENCE["+"]))
+        high = self.binary(PRECEDENCE["+"])
+        step = self.binary(PRECEDENCE["+"]) if self.accept("step") else None
+        return Ranged(term, low, high, step)
 
     def output(self) -> Declared:
         first = self.name("an output")

@@ -72,11 +72,9 @@ def _check_bind(sizes: Mapping[str, int]) -> None:
 
 def _terms(definition: Def) -> Iterator[Term]:
     for parameter in definition.parameters:
-        for dim in parameter.dims:
-            yield from all_terms(dim)
-        for ranged in parameter.ranges:
-            yield from all_terms(ranged.low)
-            yield from all_terms(ranged.high)
+        numbers = (number for ranged in parameter.ranges for number in ranged.numbers)
+        for term in (*parameter.dims, *numbers):
+            yield from all_terms(term)
     for output in definition.outputs:
         for dim in output.dims:
             yield from all_terms(dim)
@@ -158,8 +156,8 @@ class _Definition:
                 raise at.error(f"{name!r} has a range already; expected its name alone")
             return
         scope = NameScope({}, self.bind, frozenset(), frozenset())
-        low, high = scope.number(ranged.low), scope.number(ranged.high)
-        _at(at, lambda: self.bind.update({name: Dim(name, low, high)}))
+        numbers = tuple(map(scope.number, ranged.numbers))
+        _at(at, lambda: self.bind.update({name: Dim(name, *numbers)}))
 
     def type(self, dtype: Name, dims: tuple[Term, ...]) -> tuple[str, tuple[int, ...]]:
         """Return the dtype and the shape that `dtype(dims)` says."""

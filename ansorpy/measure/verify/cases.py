@@ -27,7 +27,7 @@ from ansorpy.measure.verify.nans import hands_nans_on
 from ansorpy.oracle.error_bounds import allowed
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.dims import at_sizes, dims_of, timed_sizes
+from ansorpy.te.dims import Dim, at_sizes, dims_of, timed_sizes
 
 LONG_SUM: Final = 64  # terms of a sum, above which its worst-case bound hides a coarse operand
 INDEX_FILE: Final = "cases.json"
@@ -124,7 +124,7 @@ def _each_size(dag: Dag, seed: int, edges: bool) -> Iterator[Case]:
             ends.append((sizes, cases))
     done = list(timed)
     for _ in range(MORE_SIZES):
-        sizes = {one.name: int(rng.integers(one.low, one.high + 1)) for one in dims_of(dag)}
+        sizes = {one.name: _drawn(one, rng) for one in dims_of(dag)}
         if sizes not in done:
             done.append(sizes)
             yield sized(_dense_case(at_sizes(dag, sizes), rng), sizes)
@@ -135,6 +135,11 @@ def _each_size(dag: Dag, seed: int, edges: bool) -> Iterator[Case]:
 def first_count(dag: Dag) -> int:
     """Return how many of the cases come first: those that are timed, and with dims a few more."""
     return len(timed_sizes(dag)) + FIRST_SIZES * bool(dims_of(dag))
+
+
+def _drawn(dim: Dim, rng: np.random.Generator) -> int:
+    least, most = dim.counts
+    return dim.step * int(rng.integers(least, most + 1))
 
 
 def timed_cases(cases: Sequence[Case]) -> Sequence[Case]:

@@ -85,11 +85,15 @@ def _axis_names(node: Compute) -> dict[str, str]:
 
 def _extents(extents: Sequence[int], nodes: Names) -> Json:
     return [
-        ["dim", nodes[extent.var.name], extent.low, extent.high]
+        ["dim", nodes[extent.var.name], extent.low, extent.high, *_step(extent)]
         if isinstance(extent, Dim)
         else extent
         for extent in extents
     ]
+
+
+def _step(extent: Dim) -> list[Json]:
+    return [extent.step] if extent.step > 1 else []
 
 
 def _attrs(attrs: Attrs, nodes: Names, axes: Names) -> Json:
