@@ -365,6 +365,7 @@ class TaskResult:
     same_as: str = ""  # the equal task that was tuned; trials, time and failures are counted there
     verdict: Judgment | None = None
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by dim; times are means
+    weights: tuple[float, ...] = ()  # weights of these times; (): all are equal
     library: Library | None = field(default=None, compare=False, repr=False)
     # Plan as text and row of the delivered candidate; None for the untuned kernel.
     candidate: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)

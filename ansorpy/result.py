@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import zip_longest
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -207,15 +208,17 @@ def _latency(result: TaskResult) -> str:
     if result.best_s is None:
         return "-"
     told = [duration(result.best_s), *([] if result.rate is None else [str(result.rate)])]
-    told += [f"mean of {name} = {_listed(sizes)}" for name, sizes in result.sizes.items()]
+    shares = [f" ({weight:.0%})" for weight in result.weights]
+    told += [f"mean of {name} = {_listed(sizes, shares)}" for name, sizes in result.sizes.items()]
     if result.items_per_s is None:
         return ", ".join(told)
     items = f"{result.items_per_s:.6g} items per second in {result.copies} copies at once"
     return f"{items}; each: {', '.join(told)}"
 
 
-def _listed(sizes: Sequence[int]) -> str:
-    return " and ".join(filter(None, (", ".join(map(str, sizes[:-1])), str(sizes[-1]))))
+def _listed(sizes: Sequence[int], shares: Sequence[str]) -> str:
+    told = [f"{size}{share}" for size, share in zip_longest(sizes, shares, fillvalue="")]
+    return " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
 
 
 def _estimate(estimate: Estimated) -> str:

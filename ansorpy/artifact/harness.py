@@ -41,7 +41,7 @@ class TensorSpec(NamedTuple):
 class DimSpec(NamedTuple):
     """An extent that each call decides: a multiple of `step` from `low` to `high`.
 
-    `timed` are the sizes of a race.
+    `timed` are the sizes of a race, `weights` the weights of their times; (): all are equal.
     """
 
     name: str
@@ -49,6 +49,7 @@ class DimSpec(NamedTuple):
     high: int
     timed: tuple[int, ...]
     step: int = 1
+    weights: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         step = f" step {self.step}" if self.step > 1 else ""
@@ -378,6 +379,13 @@ class Runner:
         count = max((len(dim.timed) for dim in self.dims.values()), default=1)
         return [{name: dim.timed[k] for name, dim in self.dims.items()} for k in range(count)]
 
+    def tested_sizes(self) -> list[dict[str, int]]:
+        """Return the sizes of the self-test: those at which it was timed, and both ends."""
+        found = self.timed_sizes()
+        ends = [(dim.low, dim.high) for dim in self.dims.values()]
+        every = [dict(zip(self.dims, sizes, strict=True)) for sizes in zip(*ends, strict=True)]
+        return found + [sizes for sizes in every if sizes not in found]
+
     def shape_of(self, tensor: TensorSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape of an array at some sizes of dims."""
         if not tensor.dims:
@@ -445,7 +453,7 @@ class Runner:
     def selftest(self) -> list[str]:
         """Return one line per wrong output; none if the kernel agrees with its reference."""
         rng, found = np.random.default_rng(0), list[str]()
-        for sizes in self.timed_sizes():
+        for sizes in self.tested_sizes():
             found += self.mistakes(self.random_inputs(rng, sizes), exact=False)
             if self.test.magnitude:
                 found += self.mistakes(self.integer_inputs(rng, sizes), exact=True)
@@ -454,9 +462,10 @@ class Runner:
     def bench(self, seconds: float = 1.0) -> list[float]:
         """Return the wall times of calls in seconds, after one warm-up call, fastest first.
 
-        With dims, a time is the mean of one call at each of the timed sizes.
+        With dims, a time is the weighted mean of one call at each of the timed sizes.
         """
         rng, every = np.random.default_rng(0), self.timed_sizes()
+        weights = next((dim.weights for dim in self.dims.values()), ()) or (1.0,) * len(every)
         drawn = [self.random_inputs(rng, sizes) for sizes in every]
         calls = [self.prepare(*map(aligned_copy, inputs)) for inputs in drawn]
         for call in calls:
@@ -464,10 +473,12 @@ class Runner:
         times_s: list[float] = []
         end_s = time.perf_counter() + seconds
         while len(times_s) < 5 or time.perf_counter() < end_s:
-            begin_s = time.perf_counter()
-            for call in calls:
+            spent_s = 0.0
+            for call, weight in zip(calls, weights, strict=True):
+                begin_s = time.perf_counter()
                 call()
-            times_s.append((time.perf_counter() - begin_s) / len(calls))
+                spent_s += weight * (time.perf_counter() - begin_s)
+            times_s.append(spent_s / sum(weights))
         return sorted(times_s)
 
     def figure(self, seconds: float) -> str:

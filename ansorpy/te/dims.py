@@ -6,14 +6,28 @@ each of its dims, and a call works on the elements below the actual sizes.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from ansorpy.errors import SpecError, quoted
 from ansorpy.expr.build import mul
 from ansorpy.expr.expr import Const, Expr, Var
 from ansorpy.te.dag import Axis, Compute, Dag, Node
 from ansorpy.te.limits import LIMITS, NAME
+from ansorpy.te.size_weights import (
+    Part,
+    Representative,
+    Weights,
+    atoms,
+    checked,
+    parts_of,
+    parts_text,
+    represented,
+    sizes_text,
+)
 
+Facts: TypeAlias = tuple[str, int, int, int, tuple[Part, ...]]
 MOST_DIMS: Final = 4  # different dims of one Dag
 GROWTH: Final = 8  # ratio of the largest sizes of neighbouring ranges with kernels of their own
 TIMED: Final = 5  # sizes of a dim at which kernels are timed, at most
@@ -23,19 +37,25 @@ class Dim(int):
     """An extent from `low` to `high`, both included, that a call decides: a multiple of `step`.
 
     Its value as an int is `high`: memory, loops and features of a Dag with dims have the largest
-    size. It equals a dim of the same name, range and step, and no number.
+    size. It equals a dim of the same name, range, step and weights, and no number.
     """
 
     name: str
     low: int
     step: int
+    weights: tuple[Part, ...]  # distribution of the sizes of calls; (): not known
 
-    def __new__(cls, name: str, low: int, high: int, step: int = 1) -> "Dim":
+    def __new__(
+        cls, name: str, low: int, high: int, step: int = 1, weights: Iterable[Sequence[Any]] = ()
+    ) -> "Dim":
         """Return a dim.
 
+        Args:
+            weights: parts of a distribution (`te.size_weights`).
+
         Raises:
-            SpecError: the name is no identifier, the range is empty or not of natural numbers, or
-                its ends are no multiples of the step.
+            SpecError: the name is no identifier, the range is empty or not of natural numbers, its
+                ends are no multiples of the step, or a weight is none or of other sizes.
         """
         if not NAME.fullmatch(name):
             raise SpecError(f"cannot use {quoted(name)} as a dim; expected an ASCII identifier")
@@ -59,6 +79,10 @@ class Dim(int):
                 )
         made = super().__new__(cls, high)
         made.name, made.low, made.step = name, low, step
+        try:
+            made.weights = checked(weights, low, high, step)
+        except SpecError as error:
+            raise SpecError(f"dim {name}: {error}") from None
         return made
 
     @property
@@ -95,17 +119,18 @@ class Dim(int):
         return hash(self.facts)
 
     @property
-    def facts(self) -> tuple[str, int, int, int]:
-        """Name, least and largest size, and step."""
-        return self.name, self.low, self.high, self.step
+    def facts(self) -> Facts:
+        """Name, least and largest size, step and weights."""
+        return self.name, self.low, self.high, self.step, self.weights
 
     def __repr__(self) -> str:
         step = f" step {self.step}" if self.step > 1 else ""
-        return f"{self.name} in {self.low}..{self.high}{step}"
+        weights = f" @ {parts_text(self.weights)}" if self.weights else ""
+        return f"{self.name} in {self.low}..{self.high}{step}{weights}"
 
     __str__ = __repr__
 
-    def __getnewargs__(self) -> tuple[str, int, int, int]:  # type: ignore[override]
+    def __getnewargs__(self) -> Facts:  # type: ignore[override]
         return self.facts
 
 
@@ -146,7 +171,9 @@ def given(extent: int) -> int:
     return GivenDim(*extent.facts) if isinstance(extent, Dim) else extent
 
 
-def dim(name: str, low: int, high: int, step: int = 1) -> Dim:
+def dim(
+    name: str, low: int, high: int, step: int = 1, weights: Weights = MappingProxyType({})
+) -> Dim:
     """Return an extent that each call decides, from `low` to `high`, both included.
 
     Example:
@@ -154,12 +181,14 @@ def dim(name: str, low: int, high: int, step: int = 1) -> Dim:
 
     Args:
         step: a divisor of all sizes; a tile of such a size has no tail.
+        weights: how often calls have a size, or one of a range: {1: 0.9, "8..512": 0.1}. Kernels
+            are timed accordingly, and are right for every other size, too.
 
     Raises:
-        SpecError: the name is no identifier, the range is empty or not of natural numbers, or its
-            ends are no multiples of the step.
+        SpecError: the name is no identifier, the range is empty or not of natural numbers, its ends
+            are no multiples of the step, or a weight is none or of other sizes.
     """
-    return GivenDim(name, low, high, step)
+    return GivenDim(name, low, high, step, parts_of(weights))
 
 
 def dims_of(dag: Dag) -> tuple[Dim, ...]:
@@ -197,14 +226,41 @@ def at_sizes(dag: Dag, sizes: Mapping[str, int]) -> Dag:
 
 
 def timed_sizes(dag: Dag) -> tuple[dict[str, int], ...]:
-    """Return the sizes at which kernels are timed: of each dim the least, the largest, and between.
+    """Return the sizes at which kernels are timed, rising: of a distribution those that represent
+    it, else of each dim the least, the largest, and between.
 
     Dims grow together. A Dag without dims has one size, {}.
     """
     dims = dims_of(dag)
+    names = [one.name for one in dims]
+    return tuple(dict(zip(names, one.sizes, strict=True)) for one in _timed(dims))
+
+
+def timed_weights(dag: Dag) -> tuple[float, ...]:
+    """Return the weights of `timed_sizes` in the cost of a kernel; equal ones are 1."""
+    return tuple(one.weight for one in _timed(dims_of(dag)))
+
+
+def is_weighted(dag: Dag) -> bool:
+    """Return True if the distribution of the sizes of calls is given."""
+    return any(one.weights for one in dims_of(dag))
+
+
+def ends_of(dag: Dag) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the least and the largest sizes of all dims."""
+    dims = dims_of(dag)
+    return {one.name: one.low for one in dims}, {one.name: one.high for one in dims}
+
+
+@lru_cache(maxsize=64)
+def _timed(dims: tuple[Dim, ...]) -> tuple[Representative, ...]:
+    if any(one.weights for one in dims):
+        every = [atoms(one.weights or [(one.low, one.high, 1.0)], one.step) for one in dims]
+        return tuple(represented(every, TIMED))
     last = max((min(one.counts[1] - one.counts[0], TIMED - 1) for one in dims), default=0)
     return tuple(
-        {one.name: _between(one, k, max(1, last)) for one in dims} for k in range(last + 1)
+        Representative(tuple(_between(one, k, max(1, last)) for one in dims), 1.0)
+        for k in range(last + 1)
     )
 
 
@@ -241,7 +297,7 @@ def sizes_of(dag: Dag, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
 
 def widest(dag: Dag) -> Dag:
     """Return the Dag without dims of the largest sizes."""
-    return at_sizes(dag, {one.name: one.high for one in dims_of(dag)})
+    return at_sizes(dag, ends_of(dag)[1])
 
 
 def ranges_of(dag: Dag, most: int) -> tuple[Dim, ...]:
@@ -288,10 +344,12 @@ def in_range(dag: Dag, sizes: Dim) -> Dag:
 
 
 def extents_as_json(shape: Sequence[int]) -> list[Any]:
-    """Return extents as JSON: an integer, or {"dim", "low", "high"} with a "step" above 1."""
+    """Return extents as JSON: an integer, or {"dim", "low", "high"}, with "step" and "weights"."""
     return [_as_json(one) if isinstance(one, Dim) else one for one in shape]
 
 
 def _as_json(dim: Dim) -> dict[str, Any]:
     found: dict[str, Any] = {"dim": dim.name, "low": dim.low, "high": dim.high}
-    return found | ({"step": dim.step} if dim.step > 1 else {})
+    found |= {"step": dim.step} if dim.step > 1 else {}
+    weights = {sizes_text(low, high): weight for low, high, weight in dim.weights}
+    return found | ({"weights": weights} if weights else {})

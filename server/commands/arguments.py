@@ -25,7 +25,8 @@ Bind = Annotated[
     list[str] | None,
     typer.Option(
         help="K=512 binds a symbol, or a scalar input of a model. K=1..512 leaves a symbol of a"
-        " text to each call of the kernel, both ends included; K=8..512:8 to multiples of 8."
+        " text to each call of the kernel, both ends included; K=8..512:8 to multiples of 8, and"
+        " K=1..512@1..8:0.9+512:0.1 says how often calls have which sizes."
     ),
 ]
 Allow = Annotated[

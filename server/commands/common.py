@@ -205,25 +205,35 @@ def pairs(
 def extents(texts: list[str] | None) -> dict[str, int]:
     """Return NAME=512 and NAME=1..512 options of `--bind` as a mapping; a range makes a dim.
 
-    NAME=8..512:8 has the multiples of 8 only.
+    NAME=8..512:8 has the multiples of 8 only; NAME=1..512@1:0.9+512:0.1 has weights of sizes.
 
     Raises:
         SpecError: names the invalid option.
     """
-    from ansorpy.te.dims import Dim
+    from ansorpy.te.dims import dim
 
-    found = pairs(texts, "--bind", whole, "NAME=512, NAME=1..512 or NAME=8..512:8")
-    return {n: Dim(n, *size) if isinstance(size, tuple) else size for n, size in found.items()}
+    found = pairs(
+        texts, "--bind", whole, "NAME=512, NAME=1..512 or NAME=8..512:8@8:0.9+64..512:0.1"
+    )
+    return {n: dim(n, *size) if isinstance(size, tuple) else size for n, size in found.items()}
 
 
-def whole(text: str) -> int | tuple[int, ...]:
-    """Return an integer, or the ends of the range 1..512, with the step of 8..512:8.
+def whole(text: str) -> int | tuple[int, int, int, dict[str, float]]:
+    """Return an integer, or ends, step and weights by sizes of 1..512 or 8..512:8@8:0.9+512:0.1.
 
     Raises:
         ValueError: the text is neither.
     """
-    low, dots, ends = text.partition("..")
-    return (int(low), *map(int, ends.split(":", 1))) if dots else int(text)
+    sizes, at, weighted = text.partition("@")
+    low, dots, ends = sizes.partition("..")
+    if not dots:
+        return int(text)
+    high, colon, step = ends.partition(":")
+    parts = [part.rsplit(":", 1) for part in weighted.split("+")] if at else []
+    weights = {of: float(weight) for of, weight in parts}
+    if len(weights) < len(parts):
+        raise ValueError(text)
+    return int(low), int(high), int(step) if colon else 1, weights
 
 
 def numbers(texts: list[str] | None) -> dict[str, float]:

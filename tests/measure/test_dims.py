@@ -1,5 +1,7 @@
 """Checks and times of kernels at the sizes that calls decide."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,34 @@ def test_timed_and_checked_sizes_are_multiples_of_the_step() -> None:
     sizes = [size for case in make_cases(dag, 0) for size in case.sizes]
     assert {12, 90} < set(sizes)
     assert all(size % 6 == 0 for size in sizes)
+
+
+def test_weighted_sizes_are_timed_and_both_ends_are_checked() -> None:
+    (dag,) = parse("def f(float(L in 1..90 @ 2..4: 3 + 60: 1) X) -> (Y) { Y(i) = X(i) }")
+    cases = make_cases(dag, 0)
+    assert [case.sizes for case in timed_cases(cases)] == [(2,), (3,), (4,), (60,)]
+    assert [case.weight for case in timed_cases(cases)] == pytest.approx([0.25] * 4)
+    for end in ((1,), (90,)):
+        assert {"random", "edge"} <= {c.name.split(" (")[0] for c in cases if c.sizes == end}
+    assert len({case.name for case in cases}) == len(cases)
+
+
+def test_a_weighted_sample_has_calls_by_weight() -> None:
+    now, counts = [0.0], [0, 0]
+
+    def call(which: int, seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            counts[which] += 1
+            now[0] += seconds
+
+        return run
+
+    each = EachSize([call(0, 1e-6), call(1, 1e-3)], [9.0, 1.0])
+    seconds, _ = sample(each, 100, SamplingOptions(), lambda: now[0], lambda: 0)
+    assert seconds == pytest.approx(0.9 * 1e-6 + 0.1 * 1e-3)
+    assert counts == [180, 20]
+    sample(each, 1, SamplingOptions(), lambda: now[0], lambda: 0)
+    assert counts == [182, 21]
 
 
 def test_operations_are_the_mean_of_the_timed_sizes() -> None:

@@ -10,7 +10,7 @@ import ansorpy
 from ansorpy.artifact.harness import DimSpec, TensorSpec, matched
 from ansorpy.artifact.load import LoadedKernel
 from ansorpy.errors import PackageError
-from ansorpy.events import TaskResult
+from ansorpy.events import Event, Seeded, TaskResult
 from ansorpy.measure.verify.inputs import Array
 from ansorpy.result import rows_of
 from tests.night import night
@@ -77,11 +77,41 @@ def test_the_manifest_tells_dims_and_timed_sizes(tuned: tuple[TaskResult, Loaded
     _, kernel = tuned
     sizes = [2, 16, 31, 45, 60]
     assert kernel.manifest["dims"] == [
-        {"name": "M", "low": 2, "high": 60, "timed": sizes, "step": 1}
+        {"name": "M", "low": 2, "high": 60, "timed": sizes, "step": 1, "weights": []}
     ]
     assert kernel.manifest["inputs"][0]["dims"] == ["M", ""]
     assert "dims" not in kernel.manifest["inputs"][1]
     assert repr(kernel).startswith("<kernel mm(A: float32[M, 40], B: float32[40, 24]), ")
+
+
+def test_weights_of_sizes_are_another_request_that_starts_from_the_records(
+    tmp_path: Path,
+) -> None:
+    store, events = ansorpy.MemoryStore(), list[Event]()
+    weighted = ROWS.replace("2..60", "2..60 @ 2: 0.9 + 60: 0.1")
+
+    def tuned_for(text: str) -> ansorpy.Result:
+        found: ansorpy.Result = ansorpy.tune(
+            text, trials=4, cores=1, store=store, out=tmp_path, progress=False,
+            on_event=events.append,
+        )  # fmt: skip
+        return found
+
+    first, other, again = map(tuned_for, (ROWS, weighted, weighted))
+    assert not other.task.from_store
+    assert again.task.from_store
+    assert other.task.key != first.task.key
+    assert (other.task.sizes, first.task.weights) == ({"M": (2, 60)}, ())
+    assert other.task.weights == pytest.approx((0.9, 0.1))
+    assert rows_of(other.task)["latency"].endswith(", mean of M = 2 (90%) and 60 (10%)")
+    assert [one for one in events if isinstance(one, Seeded)] == [Seeded("mm", 1, ())]
+    assert other.task.kernel is not None
+    kernel = ansorpy.load(other.task.kernel)
+    (dim,) = kernel.manifest["dims"]
+    assert (dim["timed"], dim["weights"]) == ([2, 60], pytest.approx([0.9, 0.1]))
+    a, b, expected = rows(31)
+    np.testing.assert_allclose(kernel(a, b), expected, rtol=1e-4)
+    assert kernel.selftest() == []
 
 
 def test_arrays_of_a_caller_are_taken_in_any_form(tuned: tuple[TaskResult, LoadedKernel]) -> None:

@@ -14,6 +14,7 @@ from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
 from ansorpy.te.dims import Dim
 from ansorpy.te.limits import LIMITS
+from ansorpy.te.size_weights import parts_of
 
 T = TypeVar("T")
 
@@ -91,6 +92,15 @@ class JsonValue:
         if not -INT_LIMIT <= self.value < INT_LIMIT:
             self.refuse("an int64")
         return self.value
+
+    def numbers(self) -> dict[int | str, float]:
+        """Return the numbers of an object by its keys."""
+        found: dict[int | str, float] = {}
+        for key, value in _dict(self).items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                JsonValue(f"{self.path}.?", value).refuse("a number")
+            found[key] = value
+        return found or self.refuse("an object of numbers")
 
     def flag(self) -> bool:
         """Return a bool."""
@@ -189,13 +199,17 @@ def _compute(place: JsonValue, dtypes: Mapping[str, tuple[str, ...]]) -> Compute
 
 
 def _extent(place: JsonValue) -> int:
-    """Return an integer, or the dim of {"dim": name, "low": least, "high": largest, "step"?}."""
+    """Return an integer, or a dim: {"dim": name, "low": least, "high": largest}, and two optional
+    keys, "step" and "weights", an object of numbers by size or range.
+    """
     if not place.has("dim"):
         return place.whole()
-    keys = place.keys(("dim", "low", "high"), ("step",))
+    keys = place.keys(("dim", "low", "high"), ("step", "weights"))
     step = keys["step"].whole() if "step" in keys else 1
+    weights = keys["weights"].numbers() if "weights" in keys else {}
     try:
-        return Dim(keys["dim"].text(), keys["low"].whole(), keys["high"].whole(), step)
+        parts = parts_of(weights)
+        return Dim(keys["dim"].text(), keys["low"].whole(), keys["high"].whole(), step, parts)
     except ShapeError:
         raise
     except SpecError as error:

@@ -152,17 +152,27 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Ranged:
-    """`name in low..high step step` in a parameter's shape: a size that each call decides."""
+    """`name in low..high step step @ weights` in a parameter's shape: a call decides this size."""
 
     name: Name
     low: Term
     high: Term
-    step: Term | None = None
+    step: Term
+    weights: tuple["WeightedSizes", ...] = ()
 
     @property
-    def numbers(self) -> tuple[Term, ...]:
+    def numbers(self) -> tuple[Term, Term, Term]:
         """The terms of the range."""
-        return (self.low, self.high, *([] if self.step is None else [self.step]))
+        return self.low, self.high, self.step
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSizes:
+    """`low..high: weight`, or `low: weight`: how often calls have these sizes."""
+
+    low: Term
+    high: Term
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)

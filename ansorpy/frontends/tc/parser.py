@@ -3,7 +3,8 @@
     file       def+
     def        'def' NAME '(' [param {',' param}] ')' '->' '(' output {',' output} ')' '{' stmt* '}'
     param      ['const'] DTYPE ['(' [extent {',' extent}] ')'] NAME
-    extent     term | NAME 'in' term '..' term ['step' term]
+    extent     term | NAME 'in' term '..' term ['step' term] ['@' weighted {'+' weighted}]
+    weighted   term ['..' term] ':' NUMBER
     output     [DTYPE ['(' [term {',' term}] ')']] NAME
     stmt       target ASSIGN term ['where' range {',' range}] ['with' hint {',' hint}] [';']
     target     NAME '(' [NAME {',' NAME}] ')'  |  '(' NAME ',' NAME ')' '(' [NAME {...}] ')'
@@ -35,6 +36,7 @@ from ansorpy.frontends.tc.ast import (
     Statement,
     Term,
     Unary,
+    WeightedSizes,
     Where,
     parts,
 )
@@ -119,8 +121,19 @@ class _Parser:
         low = self.binary(PRECEDENCE["+"])
         self.expect("..", "the range of a size is written 'N in 1..512', both ends included")
         high = self.binary(PRECEDENCE["+"])
-        step = self.binary(PRECEDENCE["+"]) if self.accept("step") else None
-        return Ranged(term, low, high, step)
+        step = self.binary(PRECEDENCE["+"]) if self.accept("step") else Number(1, term.at)
+        weights = [self.weighted()] if self.accept("@") else []
+        while weights and self.accept("+"):
+            weights.append(self.weighted())
+        return Ranged(term, low, high, step, tuple(weights))
+
+    def weighted(self) -> WeightedSizes:
+        low = self.binary(PRECEDENCE["*"])  # a '+' begins the next sizes
+        high = self.binary(PRECEDENCE["*"]) if self.accept("..") else low
+        self.expect(":", "weights are written '@ 1..8: 0.9 + 512: 0.1'")
+        if self.token.kind != "number":
+            raise self.token.at.error(f"{self.token} instead of a weight, a number")
+        return WeightedSizes(low, high, float(self.advance().text))
 
     def output(self) -> Declared:
         first = self.name("an output")

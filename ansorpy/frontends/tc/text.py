@@ -72,7 +72,7 @@ def _check_bind(sizes: Mapping[str, int]) -> None:
 
 def _terms(definition: Def) -> Iterator[Term]:
     for parameter in definition.parameters:
-        numbers = (number for ranged in parameter.ranges for number in ranged.numbers)
+        numbers = (number for ranged in parameter.ranges for number in _numbers(ranged))
         for term in (*parameter.dims, *numbers):
             yield from all_terms(term)
     for output in definition.outputs:
@@ -86,6 +86,12 @@ def _terms(definition: Def) -> Iterator[Term]:
         for hint in statement.hints:
             for arg in hint.args:
                 yield from all_terms(arg)
+
+
+def _numbers(ranged: Ranged) -> Iterator[Term]:
+    yield from ranged.numbers
+    for sizes in ranged.weights:
+        yield from (sizes.low, sizes.high)
 
 
 def _at(place: At, step: Callable[[], object]) -> None:
@@ -156,8 +162,9 @@ class _Definition:
                 raise at.error(f"{name!r} has a range already; expected its name alone")
             return
         scope = NameScope({}, self.bind, frozenset(), frozenset())
-        numbers = tuple(map(scope.number, ranged.numbers))
-        _at(at, lambda: self.bind.update({name: Dim(name, *numbers)}))
+        low, high, step = map(scope.number, ranged.numbers)
+        parts = [(scope.number(w.low), scope.number(w.high), w.weight) for w in ranged.weights]
+        _at(at, lambda: self.bind.update({name: Dim(name, low, high, step, parts)}))
 
     def type(self, dtype: Name, dims: tuple[Term, ...]) -> tuple[str, tuple[int, ...]]:
         """Return the dtype and the shape that `dtype(dims)` says."""

@@ -89,8 +89,9 @@ def _warm(call: Callable[[], object]) -> None:
 
 def numpy_turns(job: BenchmarkJob, place: Workplace) -> Callable[[], object]:
     """Return NumPy's evaluation of the timed cases, which goes round copies of weights, too."""
-    calls = [_numpy_turns(job, place, case) for case in timed_cases(place.cases)]
-    return calls[0] if len(calls) == 1 else EachSize(calls)
+    cases = timed_cases(place.cases)
+    calls = [_numpy_turns(job, place, case) for case in cases]
+    return calls[0] if len(calls) == 1 else EachSize(calls, [case.weight for case in cases])
 
 
 def _numpy_turns(job: BenchmarkJob, place: Workplace, case: Case) -> Callable[[], object]:

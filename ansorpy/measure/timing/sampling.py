@@ -68,12 +68,15 @@ def sample(
         seconds, preempted = call.seconds(loops, clock, switches)
         return seconds / loops, seconds >= options.calm_s or not preempted
     before = switches()
+    if isinstance(call, EachSize):
+        mean_s = call.mean_s(loops, clock)
+        spent_s = loops * len(call.calls) * mean_s
+        return mean_s, spent_s >= options.calm_s or switches() == before
     start = clock()
     for _ in range(loops):
         call()
     seconds = clock() - start
-    calls = loops * (len(call.calls) if isinstance(call, EachSize) else 1)
-    return seconds / calls, seconds >= options.calm_s or switches() == before
+    return seconds / loops, seconds >= options.calm_s or switches() == before
 
 
 def time_call(

@@ -130,7 +130,8 @@ class Workplace:
                 if buffer.scope in (Scope.INPUT, Scope.SIZES)
             }
             calls.append(_bound(code, memory.with_arrays(changed).addresses, threads))
-        return BoundKernel(EachSize(calls), memory)
+        weights = [case.weight for case in (first, *others)]
+        return BoundKernel(EachSize(calls, weights), memory)
 
     def clear(self) -> None:
         """Free all memory."""

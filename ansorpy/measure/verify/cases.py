@@ -27,7 +27,7 @@ from ansorpy.measure.verify.nans import hands_nans_on
 from ansorpy.oracle.error_bounds import allowed
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.dims import Dim, at_sizes, dims_of, timed_sizes
+from ansorpy.te.dims import Dim, at_sizes, dims_of, ends_of, timed_sizes, timed_weights
 
 LONG_SUM: Final = 64  # terms of a sum, above which its worst-case bound hides a coarse operand
 INDEX_FILE: Final = "cases.json"
@@ -60,7 +60,7 @@ class Case:
     constant: tuple[str, ...] = ()  # inputs that are known before the call
     nans: bool = False  # an element that is NaN in the reference must be NaN in the kernel
     sizes: tuple[int, ...] = ()  # one per dim, in order
-    timed: bool = False  # kernels are timed on it; the first case is in any case
+    weight: float = 0.0  # weight in the cost of a kernel; 0: not timed, unless all have 0
 
     @property
     def given(self) -> Inputs:
@@ -112,23 +112,26 @@ def _each_size(dag: Dag, seed: int, edges: bool) -> Iterator[Case]:
     """Yield cases with dims: dense ones to time, dense ones in between, and all at the ends."""
     rng = np.random.default_rng(seed)
 
-    def sized(case: Case, sizes: Mapping[str, int], timed: bool = False) -> Case:
+    def sized(case: Case, sizes: Mapping[str, int], weight: float = 0.0) -> Case:
         at = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        return replace(case, name=f"{case.name} ({at})", sizes=tuple(sizes.values()), timed=timed)
+        return replace(case, name=f"{case.name} ({at})", sizes=tuple(sizes.values()), weight=weight)
 
-    timed, ends = timed_sizes(dag), []
-    for sizes in timed:
-        cases = each_case(at_sizes(dag, sizes), seed, edges)
-        yield sized(next(cases), sizes, timed=True)  # the dense one; others are computed later
-        if sizes in (timed[0], timed[-1]):
-            ends.append((sizes, cases))
-    done = list(timed)
+    ends = {
+        tuple(sizes.values()): each_case(at_sizes(dag, sizes), seed, edges)
+        for sizes in ends_of(dag)
+    }
+    timed = timed_sizes(dag)
+    for sizes, weight in zip(timed, timed_weights(dag), strict=True):
+        cases = ends.get(tuple(sizes.values()), each_case(at_sizes(dag, sizes), seed, edges))
+        yield sized(next(cases), sizes, weight)  # the dense one; others are computed later
+    done = [*timed, *(sizes for sizes in ends_of(dag) if sizes not in timed)]
     for _ in range(MORE_SIZES):
         sizes = {one.name: _drawn(one, rng) for one in dims_of(dag)}
         if sizes not in done:
             done.append(sizes)
             yield sized(_dense_case(at_sizes(dag, sizes), rng), sizes)
-    for sizes, cases in ends:
+    for sizes in ends_of(dag):
+        cases = ends.pop(tuple(sizes.values()), iter(()))
         yield from (sized(case, sizes) for case in cases)
 
 
@@ -144,7 +147,7 @@ def _drawn(dim: Dim, rng: np.random.Generator) -> int:
 
 def timed_cases(cases: Sequence[Case]) -> Sequence[Case]:
     """Return the cases that kernels are timed on."""
-    return [case for case in cases if case.timed] or cases[:1]
+    return [case for case in cases if case.weight] or cases[:1]
 
 
 def _dense_case(dag: Dag, rng: np.random.Generator) -> Case:
@@ -227,7 +230,7 @@ def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> dict[s
                 "constant": case.constant,
                 "nans": case.nans,
                 "sizes": case.sizes,
-                "timed": case.timed,
+                "weight": case.weight,
                 "inputs": {name: keep(array) for name, array in case.inputs.items()},
                 "expected": [
                     [one.name, one.dtype, keep(one.value), keep(one.bound)]
@@ -272,7 +275,7 @@ def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:
             tuple(one["constant"]),
             one["nans"],
             tuple(one["sizes"]),
-            one["timed"],
+            one["weight"],
         )
         for one in index["cases"]
     )

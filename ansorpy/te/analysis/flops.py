@@ -1,10 +1,12 @@
 """Floating-point (or integer) operations of a Dag, as TVM's auto-scheduler counts them."""
 
+from collections.abc import Mapping
 from math import prod
+from operator import mul
 
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.dims import at_sizes, dims_of, timed_sizes
+from ansorpy.te.dims import at_sizes, dims_of, timed_sizes, timed_weights
 
 # Calls that stand for an operator; functions cost their arguments only.
 OPERATORS = ("neg", "not", "bitnot")
@@ -16,12 +18,16 @@ def flop_count(dag: Dag) -> int:
     Per output element: one per arithmetic, comparison or logic operation whose operands have the
     type class of the output (so index arithmetic is free); the dearer branch of a select; a
     reduction costs (body + 1 combination) per point. Source: ansor.md B2, FLOP count. With dims,
-    the mean over `timed_sizes`.
+    the weighted mean over `timed_sizes`.
     """
     if dims_of(dag):
-        counts = [flop_count(at_sizes(dag, sizes)) for sizes in timed_sizes(dag)]
-        return sum(counts) // len(counts)
+        counts, weights = [_at(dag, sizes) for sizes in timed_sizes(dag)], timed_weights(dag)
+        return int(sum(map(mul, counts, weights)) / sum(weights))
     return sum(_node(node) for node in dag.computes)
+
+
+def _at(dag: Dag, sizes: Mapping[str, int]) -> int:
+    return flop_count(at_sizes(dag, sizes))
 
 
 def _node(node: Compute) -> int:

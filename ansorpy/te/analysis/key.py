@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Attrs, Compute, ConstantTensor, Dag, Node, Placeholder
 from ansorpy.te.dims import Dim, dims_of
+from ansorpy.te.size_weights import shares
 
 VERSION: Final = "ansorpy-workload/1"
 
@@ -50,7 +51,8 @@ def _names(dag: Dag) -> Names:
 
 def _without_numbers(form: Json) -> Json:
     if isinstance(form, list):
-        return [_without_numbers(part) for part in form]
+        kept = form[:2] if form[:1] == ["dim"] else form  # not even how many numbers a dim has
+        return [_without_numbers(part) for part in kept]
     return form if isinstance(form, str | bool) else None
 
 
@@ -85,15 +87,17 @@ def _axis_names(node: Compute) -> dict[str, str]:
 
 def _extents(extents: Sequence[int], nodes: Names) -> Json:
     return [
-        ["dim", nodes[extent.var.name], extent.low, extent.high, *_step(extent)]
+        ["dim", nodes[extent.var.name], extent.low, extent.high, *_known(extent)]
         if isinstance(extent, Dim)
         else extent
         for extent in extents
     ]
 
 
-def _step(extent: Dim) -> list[Json]:
-    return [extent.step] if extent.step > 1 else []
+def _known(extent: Dim) -> list[Json]:
+    """Return step and weights, if there are any: costs of other weights are other costs."""
+    parts: list[Json] = [[low, high, share] for low, high, share in shares(extent.weights)]
+    return [extent.step, *parts] if extent.step > 1 or parts else []
 
 
 def _attrs(attrs: Attrs, nodes: Names, axes: Names) -> Json:

@@ -97,9 +97,12 @@ def of_same_extents(dag: Dag, records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def _extents(dag: Dag) -> list[int]:
-    """Return the extents of all axes of all nodes, in order."""
+    """Return the extents of all axes of all nodes, in order; of dims the largest sizes.
+
+    Programs of dims with other names, least sizes, steps or weights have the same choices.
+    """
     return [
-        extent
+        int(extent)
         for node in dag.nodes
         for extent in (
             *node.shape,
