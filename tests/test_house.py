@@ -266,7 +266,7 @@ LINES = {
     "ansorpy/schedule": 1_650,
     "ansorpy/search": 650,
     "ansorpy/state": 1_700,
-    "ansorpy/te": 3_060,
+    "ansorpy/te": 3_140,
     "ansorpy/topi": 3_770,
     "ansorpy/tuner": 9_720,
     "ansorpy": 2_640,

@@ -4,7 +4,7 @@ After the check, names are unique ASCII identifiers, producers come first, dtype
 within `DagLimits`, and every index of every read is proved to be in range.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from ansorpy.errors import SpecError, quoted, shown
@@ -12,7 +12,7 @@ from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.te.check_basics import Tensors, check_dtypes, check_name, check_shape
 from ansorpy.te.check_compute import ComputeCheck
 from ansorpy.te.dag import Compute, ConstantTensor, Dag, Node, Placeholder
-from ansorpy.te.dims import MOST_DIMS, Dim, dims_of
+from ansorpy.te.dims import MOST_DIMS, Dim, dims_of, extents_at, too_large
 from ansorpy.te.limits import LIMITS, DagLimits
 
 __all__ = ["check", "check_node", "check_tasks", "signature"]
@@ -99,9 +99,16 @@ def _data(node: ConstantTensor, where: str, limits: DagLimits) -> None:
 
 
 def _total_bytes(dag: Dag, tensors: Tensors, limits: DagLimits) -> None:
-    total = sum(
-        prod(shape) * SIZE_BYTES[dtype] for shape, dtypes in tensors.values() for dtype in dtypes
-    )
+    every = [(shape, dtype) for shape, dtypes in tensors.values() for dtype in dtypes]
+
+    def bytes_at(sizes: Mapping[str, int]) -> int:
+        return sum(prod(extents_at(shape, sizes)) * SIZE_BYTES[dtype] for shape, dtype in every)
+
+    dims = dims_of(dag)
+    total = bytes_at({one.name: one.high for one in dims})
+    if total > limits.bytes and dims:
+        what = f"cannot take dag {dag.name!r}"
+        raise too_large(what, dims, bytes_at, limits.bytes, "{} bytes of tensors".format)
     if total > limits.bytes:
         raise SpecError(f"dag {dag.name!r}: {total} bytes of tensors, limit {limits.bytes}")
     constants = sum(len(node.data) for node in dag.nodes if isinstance(node, ConstantTensor))

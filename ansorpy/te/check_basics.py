@@ -5,7 +5,7 @@ from math import prod
 
 from ansorpy.errors import SpecError, quoted
 from ansorpy.expr.dtypes import DTYPES
-from ansorpy.te.dims import Dim
+from ansorpy.te.dims import Dim, extents_at, has_dims, too_large
 from ansorpy.te.limits import NAME, DagLimits
 
 Tensors = Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]  # shape and dtypes by node name
@@ -26,6 +26,11 @@ def check_shape(shape: object, where: str, limits: DagLimits) -> None:
         raise SpecError(f"{where}: rank {_count(shape)}, limit {limits.rank}")
     for position, extent in enumerate(shape):
         check_extent(extent, f"{where}: extent {position}", limits)
+    if prod(shape) > limits.elements and has_dims(shape):
+        raise too_large(
+            f"cannot take {where}", shape, lambda sizes: prod(extents_at(shape, sizes)),
+            limits.elements, "{} elements".format,
+        )  # fmt: skip
     if prod(shape) > limits.elements:
         raise SpecError(f"{where}: {prod(shape)} elements, limit {limits.elements}")
 

@@ -27,7 +27,7 @@ from ansorpy.expr.typecheck import TypeCheck
 from ansorpy.te.check_basics import Tensors, check_dtypes, check_extent, check_name, check_shape
 from ansorpy.te.check_ranges import check_ranges
 from ansorpy.te.dag import COMBINERS, Axis, Compute
-from ansorpy.te.dims import Dim
+from ansorpy.te.dims import Dim, extents_at, extents_of, has_dims, too_large
 from ansorpy.te.limits import DagLimits
 
 ARG_COMBINERS: Final = ("argmax", "argmin")
@@ -89,6 +89,13 @@ class ComputeCheck:
             if axis.name in seen:
                 raise SpecError(f"{self.where}: axis {axis.name!r} is there twice")
             seen.add(axis.name)
+        extents = extents_of(node)
+        if node.points > limits.points and has_dims(extents):
+            raise too_large(
+                f"cannot take {self.where}", extents,
+                lambda sizes: prod(extents_at(extents, sizes)),
+                limits.points, "{} iterations".format,
+            )  # fmt: skip
         if node.points > limits.points:
             raise SpecError(f"{self.where}: {node.points} iterations, limit {limits.points}")
 

@@ -203,6 +203,56 @@ def extents_of(node: Node) -> tuple[int, ...]:
     return (*node.shape, *(axis.extent for axis in reduced))
 
 
+def extents_at(extents: Iterable[int], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return extents with the size, or a narrower dim, of each dim by name; other dims stay."""
+    return tuple(sizes.get(one.name, one) if isinstance(one, Dim) else one for one in extents)
+
+
+def too_large(
+    what: str,
+    extents: Iterable[int],
+    amount: Callable[[Mapping[str, int]], int],
+    most: int,
+    text: Callable[[int], str],
+) -> SpecError:
+    """Return the error for dims whose largest sizes exceed a limit, with a range that fits.
+
+    Args:
+        what: the begin of the message, such as "cannot tune 'mm'".
+        extents: extents, some of which are dims.
+        amount: returns the need of sizes of dims by name.
+        most: the limit.
+        text: returns an amount for people, with its unit.
+    """
+    dims = tuple(dict.fromkeys(one for one in extents if isinstance(one, Dim)))
+    high = {one.name: one.high for one in dims}
+    named = " and ".join(map(repr, dims)) + (" needs" if len(dims) == 1 else " need")
+
+    def fitting(dim: Dim) -> Dim | None:
+        return _fitting(dim, lambda size: amount({**high, dim.name: size}) <= most)
+
+    smaller = next((repr(one) for one in map(fitting, dims) if one is not None), "smaller sizes")
+    return SpecError(
+        f"{what} because {named} {text(amount(high))}; expected {smaller}, within {text(most)}"
+    )
+
+
+def _fitting(dim: Dim, fits: Callable[[int], bool]) -> Dim | None:
+    """Return the largest range of a dim that fits; None if the least size does not."""
+    least, most = dim.counts
+    if not fits(dim.low):
+        return None
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if fits(middle * dim.step) else (least, middle - 1)
+    return Dim(dim.name, dim.low, least * dim.step, dim.step)
+
+
+def has_dims(extents: Iterable[int]) -> bool:
+    """Return True if a call decides some of the extents."""
+    return any(isinstance(one, Dim) for one in extents)
+
+
 def at_sizes(dag: Dag, sizes: Mapping[str, int]) -> Dag:
     """Return the Dag that a call of these sizes computes.
 
@@ -210,17 +260,15 @@ def at_sizes(dag: Dag, sizes: Mapping[str, int]) -> Dag:
         sizes: by name, the size of a dim, or a narrower dim; other dims stay.
     """
 
-    def number(extent: int) -> int:
-        return sizes.get(extent.name, extent) if isinstance(extent, Dim) else extent
-
-    def axes(given: Iterable[Axis]) -> tuple[Axis, ...]:
-        return tuple(replace(axis, extent=number(axis.extent)) for axis in given)
+    def axes(given: Sequence[Axis]) -> tuple[Axis, ...]:
+        numbers = extents_at((axis.extent for axis in given), sizes)
+        return tuple(replace(axis, extent=n) for axis, n in zip(given, numbers, strict=True))
 
     def node(given: Node) -> Node:
         if isinstance(given, Compute):
             reduced = axes(given.reduce_axes)
             return replace(given, axes=axes(given.axes), reduce_axes=reduced)
-        return replace(given, shape=tuple(map(number, given.shape)))
+        return replace(given, shape=extents_at(given.shape, sizes))
 
     return replace(dag, nodes=tuple(map(node, dag.nodes)))
 

@@ -1,11 +1,13 @@
 """Limits of a request, beyond the limits of a Dag (ansorpy.te.limits)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ansorpy.errors import SpecError
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import at_sizes, dims_of, too_large
 from ansorpy.tuner.rounds.preflight import dag_bytes
 
 
@@ -44,9 +46,18 @@ def check_dags(dags: Sequence[Dag], limits: RequestLimits) -> None:
             f" {limits.tasks}"
         )
     for number, dag in enumerate(dags):
-        size_bytes = dag_bytes(dag)
+        size_bytes, dims = dag_bytes(dag), dims_of(dag)
+        if size_bytes > limits.tensor_bytes and dims:
+            raise too_large(
+                f"cannot take task {number}", dims, partial(_bytes_at, dag), limits.tensor_bytes,
+                "{} bytes of tensors".format,
+            )  # fmt: skip
         if size_bytes > limits.tensor_bytes:
             raise SpecError(
                 f"cannot take task {number} because its tensors have {size_bytes} bytes; expected"
                 f" at most {limits.tensor_bytes}"
             )
+
+
+def _bytes_at(dag: Dag, sizes: Mapping[str, int]) -> int:
+    return dag_bytes(at_sizes(dag, sizes))

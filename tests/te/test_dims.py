@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from ansorpy.te.dims import (
     sizes_of,
     widest,
 )
+from ansorpy.te.limits import LIMITS
 
 MM = "def mm(float(M in 1..512, 8) A, const float(8, 6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
@@ -160,6 +163,43 @@ def test_a_use_that_needs_the_size_is_refused_with_its_place(text: str, message:
 def test_a_longer_table_is_read_below_the_dim() -> None:
     (dag,) = parse("def f(float(N in 2..8) A, float(8) B) -> (C) { C(i) = A(i) + B(i) }")
     assert dag.computes[0].axes[0].extent == Dim("N", 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "float(N in 1..1000000, 65536) A) -> (C) { C(i,j) = A(i,j) }",
+            "cannot take node 'A' because N in 1..1000000 needs 65536000000 elements; expected"
+            " N in 1..32768, within 2147483648 elements",
+        ),
+        (
+            "float(M in 2..9, N in 1..1000000, 65536) A) -> (C) { C(i,j,k) = A(i,j,k) }",
+            "because M in 2..9 and N in 1..1000000 need 589824000000 elements; expected"
+            " N in 1..3640, within",
+        ),
+        (
+            "float(N in 4..2**16) A, float(N) B) -> (C) { C(i,j) = A(i) + B(j) }",
+            "expected N in 4..46340, within 2147483648 elements",
+        ),
+        (
+            "float(N in 1..2**20) A, float(N) B, float(N) D) -> (C)"
+            " { C(i) +=! A(i) * B(j) * D(k) }",
+            "needs 1152921504606846976 iterations; expected N in 1..10321, within 1099511627776",
+        ),
+        (
+            "float(N in 8..2**16 step 8, 2**14) A, float(N, 2**14) B, float(N, 2**14) D) -> (C)"
+            " { C(i,j) = A(i,j) + B(i,j) + D(i,j) }",
+            "cannot take dag 'f' because N in 8..65536 step 8 needs 17179869184 bytes of tensors;"
+            " expected N in 8..65528 step 8, within 17179869183 bytes of tensors",
+        ),
+    ],
+)
+def test_a_range_beyond_a_limit_is_refused_with_the_largest_one(text: str, message: str) -> None:
+    text = re.sub(r"2\*\*(\d+)", lambda found: str(2 ** int(found[1])), text)
+    limits = replace(LIMITS, bytes=2**34 - 1)
+    with pytest.raises(SpecError, match=re.escape(message)):
+        check(parse(f"def f({text}")[0], limits)
 
 
 def test_arithmetic_of_a_user_with_a_dim_is_refused() -> None:

@@ -88,6 +88,27 @@ def test_arguments_beyond_the_memory_of_a_candidate_are_refused(tmp_path: Path) 
     )
 
 
+def test_a_range_beyond_the_memory_is_refused_with_the_largest_size_that_fits(
+    tmp_path: Path,
+) -> None:
+    text = "def copy(float({},40000) A) -> (B) {{ B(i,j) = A(i,j) + 1 }}"
+    most = 2**32 // (2 * 4 * 40000) // 8 * 8
+    with pytest.raises(SpecError) as caught:
+        ansorpy.tune(
+            text.format("N in 8..20000 step 8"), trials=2, store=MemoryStore(), out=tmp_path
+        )
+    assert str(caught.value) == (
+        "cannot tune 'copy' because N in 8..20000 step 8 needs 5.96 GiB for inputs and outputs;"
+        f" expected N in 8..{most} step 8, within 4 GiB for inputs and outputs"
+    )
+    free_bytes = LEAST_TIMES * dag_bytes(task_of(text.format("7")).dag)
+    check_memory([task_of(text.format("N in 1..7"))], Memory(free_bytes))
+    with pytest.raises(SpecError, match=r"N in 1\.\.8 needs .* expected N in 1\.\.7, within"):
+        check_memory([task_of(text.format("N in 1..8"))], Memory(free_bytes))
+    with pytest.raises(SpecError, match=r"N in 8\.\.9 needs .* expected smaller sizes, within"):
+        check_memory([task_of(text.format("N in 8..9"))], Memory(free_bytes))
+
+
 @given(st.integers(1, 2**40))
 def test_a_need_is_refused_exactly_if_it_exceeds_the_free_memory(free_bytes: int) -> None:
     task = task_of("def copy(float(1000,1000) A) -> (B) { B(i,j) = A(i,j) + 1 }")

@@ -19,6 +19,7 @@ from ansorpy.plan.choices import naive
 from ansorpy.records import copies_of
 from ansorpy.target import CpuTarget
 from ansorpy.te.dag import Compute, Dag, Node
+from ansorpy.te.dims import at_sizes, dims_of, too_large
 from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.units import size
@@ -38,23 +39,44 @@ def check_memory(tasks: Sequence[Task], memory: Memory) -> None:
     """
     limit_bytes, free_bytes = memory.candidate_bytes, memory.free_bytes
     for task in tasks:
-        ends = (*task.dag.placeholders, *map(task.dag.node, task.dag.outputs))
         copies = copies_of(task.key)
-        arguments = copies * sum(map(_node_bytes, ends))
+        arguments = copies * _argument_bytes(task.dag)
         most = limit_bytes if isinstance(task.target, CpuTarget) else None
         if most is not None and arguments > most:
+            _check_dims(task.dag, _argument_bytes, most, "inputs and outputs")
             where = f" in {copies} copies" if copies > 1 else ""
             raise SpecError(
                 f"cannot tune {task.name!r} because its inputs and outputs take {size(arguments)}"
                 f"{where}; expected at most {size(most)}, the memory of one candidate"
             )
-        need_bytes = LEAST_TIMES * dag_bytes(task.dag)
+        need_bytes = _checked_bytes(task.dag)
         if free_bytes is not None and need_bytes > free_bytes:
+            _check_dims(task.dag, _checked_bytes, free_bytes, "the check of its tensors")
             raise SpecError(
                 f"cannot tune {task.name!r} because the check of its tensors takes at least"
                 f" {size(need_bytes)} of memory; expected at most {size(free_bytes)}, which are"
                 " free"
             )
+
+
+def _check_dims(dag: Dag, amount: Callable[[Dag], int], most: int, of: str) -> None:
+    """Refuse the largest sizes of dims; the memory of a computation without dims is told alone."""
+    dims = dims_of(dag)
+    if dims:
+        raise too_large(
+            f"cannot tune {dag.name!r}", dims, lambda sizes: amount(at_sizes(dag, sizes)), most,
+            lambda size_bytes: f"{size(size_bytes)} for {of}",
+        )  # fmt: skip
+
+
+def _argument_bytes(dag: Dag) -> int:
+    """Return the size of all inputs and outputs."""
+    return sum(map(_node_bytes, (*dag.placeholders, *map(dag.node, dag.outputs))))
+
+
+def _checked_bytes(dag: Dag) -> int:
+    """Return the least memory in which the check of a Dag ends."""
+    return LEAST_TIMES * dag_bytes(dag)
 
 
 def check_kernel(
