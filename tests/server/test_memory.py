@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from ansorpy.server.service.limits import RequestLimits
+from ansorpy.errors import SpecError
+from ansorpy.frontends.tc.text import parse
+from ansorpy.server.service.limits import RequestLimits, check_dags
 from ansorpy.tuner.rounds.preflight import CHECKING_TIMES
 from tests.server.databases import ON_SQLITE
 from tests.server.hostile import body, nodes, shaped
@@ -64,6 +66,15 @@ def test_one_byte_more_is_refused(url: str) -> None:
     with service(url, max_tensor_bytes=RequestLimits().tensor_bytes - 1) as running:
         for name, (content, _) in GENTLE.items():
             assert running.client.post("/v1/jobs", content=content).status_code == 422, name
+
+
+def test_a_range_beyond_the_limit_is_refused_with_the_largest_one_that_fits() -> None:
+    (dag,) = parse("def f(float(N in 1..1000, 4) A) -> (B) { B(i,j) = A(i,j) }")
+    check_dags([dag], RequestLimits(tensor_bytes=32_000))
+    with pytest.raises(
+        SpecError, match=r"N in 1\.\.1000 needs 32000 bytes .* N in 1\.\.999, within"
+    ):
+        check_dags([dag], RequestLimits(tensor_bytes=31_999))
 
 
 def peaks(root: int) -> Iterator[tuple[int, int]]:
