@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.graph.remedies import bind_option
+from ansorpy.graph.remedies import extent_options
 
 RESERVED: Final = "__metadata__"  # key of the facts of a file of tensors: no tensor has this name
 
@@ -32,7 +32,7 @@ class Symbol:
     def remedy(self) -> str:
         """The end of a message that refuses the extent; results that may be empty have low 0."""
         if self.low:
-            return f"expected a number: bind it, as in {bind_option(self.name, '1')}"
+            return f"expected a number: bind it, as in {extent_options(self.name)}"
         return "expected a model that ends there, because the number is known at run time only"
 
 

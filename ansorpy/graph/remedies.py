@@ -9,7 +9,9 @@ from typing import Final
 
 LONGEST: Final = 80  # characters of a name of the model
 HOSTED: Final = "--hosted"
-_BIND: Final = re.compile(r"--bind (.{0,100}?)=(VALUE|1)\b")
+_BIND: Final = re.compile(  # a request has no ranges
+    r"--bind (.{0,100}?)=(VALUE|1)\b(?:, or a range, as in --bind \1=1\.\.8)?"
+)
 _SIZE: Final = re.compile(r"a binding, such as (.{1,100}?)=(\d+)")
 _BIND_FIELD: Final = re.compile(r'"bind": \{"(.{1,100}?)": (VALUE|\d+)\}')
 _SHAPE_FIELD: Final = re.compile(r'"shapes": \{"(.{1,100}?)": \[((?:\d+, )*\d+)\]\}')
@@ -19,6 +21,12 @@ _SHAPE: Final = re.compile(r"--shape (.{0,100}?)=((?:\d+,)*\d+)")
 def bind_option(name: str, value: str = "VALUE") -> str:
     """Return the option that gives a symbolic extent or a scalar input its value."""
     return f"--bind {name[:LONGEST]}={value}"
+
+
+def extent_options(name: str) -> str:
+    """Return the options that give a symbolic extent a value, or leave it to each call."""
+    value = bind_option(name, "1")
+    return f"{value}, or a range, as in {value}..8"
 
 
 def shape_option(name: str) -> str:

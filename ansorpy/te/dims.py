@@ -279,9 +279,13 @@ def timed_sizes(dag: Dag) -> tuple[dict[str, int], ...]:
 
     Dims grow together. A Dag without dims has one size, {}.
     """
-    dims = dims_of(dag)
+    return spread(dims_of(dag))
+
+
+def spread(dims: Sequence[Dim]) -> tuple[dict[str, int], ...]:
+    """Return up to TIMED sizes of dims, as `timed_sizes` does."""
     names = [one.name for one in dims]
-    return tuple(dict(zip(names, one.sizes, strict=True)) for one in _timed(dims))
+    return tuple(dict(zip(names, one.sizes, strict=True)) for one in _timed(tuple(dims)))
 
 
 def timed_weights(dag: Dag) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ from ansorpy.graph.remedies import (
     as_fields,
     as_options,
     bind_option,
+    extent_options,
     is_binding,
     shape_option,
 )
@@ -18,6 +19,7 @@ from ansorpy.graph.remedies import (
         (bind_option("batch", "1"), '"bind": {"batch": 1}'),
         (f"a constant, as by {bind_option('sr')} {bind_option('a b')}",
          'a constant, as by "bind": {"sr": VALUE} "bind": {"a b": VALUE}'),
+        (f"as in {extent_options('batch')}", 'as in "bind": {"batch": 1}'),
         (shape_option("x"), '"shapes": {"x": [1, 3, 224, 224]}'),
         (f"expected {HOSTED}, which lets NumPy compute it",
          'expected "hosted": true, which lets NumPy compute it'),

@@ -100,7 +100,11 @@ def test_a_shape_binds_symbolic_extents(model: Path) -> None:
         (["--shape", "x=2;16"], "cannot read --shape x=2;16 because of its form; expected"),
         (["--bind", "batch=nan"], "cannot read --bind batch=nan because of its form"),
         (["--bind", "batch"], "cannot read --bind batch because of its form; expected NAME=number"),
-        ([], "is symbolic; expected a number: bind it, as in --bind batch=1"),
+        (
+            [],
+            "is symbolic; expected a number: bind it, as in --bind batch=1, or a range, as in"
+            " --bind batch=1..8",
+        ),
         (["--bind", "rows=3"], "cannot use --bind rows because the model has no such input"),
     ],
 )
