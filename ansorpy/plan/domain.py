@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ansorpy.expr.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, product, sub
-from ansorpy.expr.expr import Binary, Const, Expr, Var
+from ansorpy.expr.expr import Binary, Const, Expr, Var, variables
 from ansorpy.loopir.nodes import LoopKind
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.state.axis import AxisKind, Loop
@@ -120,6 +120,12 @@ class Domain:
                 offset = add(offset, mul(Var(part.var), part.stride))
             answer.append(Binary("lt", offset, self.spans[axis].limit))
         return (*answer, *self._digits_within())
+
+    @property
+    def kept_within(self) -> tuple[Expr, ...]:
+        """The conditions that hold at results: those that no loop of a reduction decides."""
+        reduced = {part.var for part in self.parts if part.reduce}
+        return tuple(cond for cond in self.within if reduced.isdisjoint(variables(cond)))
 
     def _digits_within(self) -> Iterator[Expr]:
         """Yield the conditions that the inner digits of fused axes are below their dims."""

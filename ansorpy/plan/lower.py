@@ -358,7 +358,7 @@ def _stored(work: Lowering, each: Work, loop: Stmt) -> Stmt:
     names, index = _target(work, each)
     _, place = _combined(work, each)
     value = Cast(each.stored[0], Read(buffer.name, place, buffer.dtype))
-    stmt = _only(domain.within, Store(names, index, (value,)))
+    stmt = _only(domain.kept_within, Store(names, index, (value,)))
     for part in reversed(_blocks_of_sums(domain)):
         stmt = For(part.var, domain.extent(part, zeroed=True), stmt, part.kind)
     stmt = Seq((loop, stmt))
@@ -445,7 +445,7 @@ def _initial(
     """Return the nest that initialises the accumulators, if every outer reduce loop is at 0."""
     made = work.domains[each.name]
     buffers, index = _combined(work, each)
-    stmt = _only(made.within, Store(buffers, index, _start(work, each)))
+    stmt = _only(made.kept_within, Store(buffers, index, _start(work, each)))
     for part in reversed(inner):
         stmt = For(part.var, made.extent(part, zeroed=True), stmt, part.kind)
     cond: Expr | None = None

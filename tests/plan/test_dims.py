@@ -51,13 +51,14 @@ TEXTS = {
     " { Y(b,f,y,x) +=! X(b,c,y+r,x+s) * W(f,c,r,s) }",
     "leading": "float(N in 1..100, 7) X, float(7) b) -> (Y) { Y(i,j) = fmax(X(i,j) + b(j), 0) }",
     "middle": "float(3, N in 1..20, 10) X) -> (Y) { Y(i,j,k) = X(i,j,k) * 2 }",
+    "box": "float(5, M in 2..8 step 2, N in 1..13) X) -> (Y) { Y() +=! X(i,j,k) + 1 }",
     "scalar": "float(N in 1..600) X) -> (Y) { Y() +=! X(j) * X(j) }",
     "argmax": "float(4, N in 1..60) X) -> (V, I) { (V, I)(i) = argmax(k, X(i,k)) }",
     "norm": "float(N in 1..30, 24) X, float(24) g) -> (Y) { s(i) +=! X(i,j) m(i) = s(i) / 24"
     " v(i) +=! (X(i,j) - m(i)) * (X(i,j) - m(i)) Y(i,j) = (X(i,j) - m(i)) * rsqrt(v(i) / 24) * g(j)"
     " }",
 }  # fmt: skip
-DAY = {"rows", "rows by 8", "sums", "softmax"}
+DAY = {"rows", "box", "rows by 8", "sums", "softmax"}
 TARGET = Target(cores=2, vector_bits=256)
 
 
