@@ -3,7 +3,7 @@
 Inputs hold NaN beyond the sizes of a call; outputs must keep the poison that was there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -11,16 +11,18 @@ from math import prod
 import numpy as np
 import pytest
 
+from ansorpy.expr.expr import Binary, Const, Expr
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.interp import run
-from ansorpy.loopir.nodes import SIZES, Program, Scope, Tile
-from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.loopir.nodes import SIZES, If, Phase, Program, Scope, Stmt, Tile
+from ansorpy.loopir.rewrite import stmt_children, walk_stmt
 from ansorpy.loopir.verify import check
 from ansorpy.measure.host import local_target
 from ansorpy.measure.verify.inputs import Array
 from ansorpy.oracle.reference import evaluate
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import all_plans, naive
+from ansorpy.plan.params import VECTORS
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
 from ansorpy.rules import CPU
@@ -134,8 +136,12 @@ def test_machine_code_is_right_for_every_size(name: str) -> None:
                 assert fault(dag, program, sizes_of(dag, rng), 1, native=True) == ""
 
 
+def tiles(phase: Phase) -> list[Tile]:
+    return [one for one in walk_stmt(phase.body) if isinstance(one, Tile)]
+
+
 def tiles_of(program: Program) -> int:
-    return sum(isinstance(one, Tile) for phase in program.phases for one in walk_stmt(phase.body))
+    return sum(len(tiles(phase)) for phase in program.phases)
 
 
 def test_a_tile_that_divides_the_step_has_no_tail() -> None:
@@ -150,6 +156,39 @@ def test_a_tile_that_divides_the_step_has_no_tail() -> None:
                 of_dim, of_number = bind(plan, row, TARGET), bind(static, row, TARGET)
                 assert tiles_of(of_dim) == tiles_of(of_number)
     assert seen > 10
+
+
+def decided(stmt: Stmt, denied: frozenset[tuple[Expr, int]] = frozenset()) -> Iterator[str]:
+    """Yield the tests of dims that an outer test has decided: branches that are never taken."""
+    match stmt:
+        case If(cond=Binary(op="ge", a=a, b=Const(value=most)) as cond, then=then, other=other):
+            if "~" in str(a):
+                yield from (str(cond) for left, least in denied if left == a and least <= most)
+                denied |= {(a, int(most))}
+            yield from decided(then, denied)
+            yield from () if other is None else decided(other, denied)
+        case _:
+            for part in stmt_children(stmt):
+                yield from decided(part, denied)
+
+
+def test_a_tail_is_no_whole_tile() -> None:
+    _, found = opened("rows", TARGET, 12)
+    rng = np.random.default_rng(0)
+    for plan in (plan for plan in found if plan.sizes):
+        for row in sample(plan, 3, rng):
+            program = bind(plan, row, TARGET)
+            assert [test for phase in program.phases for test in decided(phase.body)] == []
+
+
+def test_the_tail_of_lanes_is_no_longer_than_a_whole_step() -> None:
+    (dag,) = parse("def f(float(9, L in 1..400) X) -> (Y) { Y(j) +=! X(i,j) }")
+    rng = np.random.default_rng(0)
+    for plan in all_plans(derive(dag, TARGET, CPU).sketches, TARGET, 12):
+        for row in sample(plan, 1, rng):
+            for phase in bind(plan, row, TARGET).phases:
+                widths = [prod(n for _, n in tile.spans) for tile in tiles(phase)]
+                assert max(widths) <= 8 * max(VECTORS)
 
 
 def test_features_and_limits_are_of_the_largest_sizes() -> None:

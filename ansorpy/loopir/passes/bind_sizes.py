@@ -14,6 +14,7 @@ from ansorpy.loopir.nodes import (
     Buffer,
     For,
     If,
+    LoopKind,
     Prefetch,
     Program,
     Seq,
@@ -96,6 +97,10 @@ def _fold_for(stmt: For, extent: Expr, scope: SimplifyScope) -> Stmt | None:
         return None
     if low == high == 1:
         return _fold(stmt.body, scope.inside(stmt.var, value=0))
+    if high == 1 < bounds(extent, scope.ranges)[1] and stmt.kind is LoopKind.VECTOR:
+        # The facts leave one element, which lanes as many as the ranges allow cannot share.
+        once = _fold(stmt.body, scope.inside(stmt.var, value=0))
+        return None if once is None else If(Binary("gt", extent, Const(0)), once)
     new = extent is not stmt.extent or scope.concerns(extent)
     inside = scope.inside(stmt.var, interval=(0, high - 1), new=new)
     if low != high:

@@ -10,7 +10,15 @@ from functools import partial, reduce
 from typing import Final
 
 from ansorpy.expr.expr import Binary, Const, Expr, substitute, variables
-from ansorpy.expr.intervals import Interval, bounds, linear, simplify
+from ansorpy.expr.intervals import (
+    NO_FACTS,
+    Facts,
+    Interval,
+    assume,
+    bounds,
+    linear,
+    simplify,
+)
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.passes.bind_sizes import refold
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
@@ -34,25 +42,36 @@ def peel(program: Program) -> Program:
     return map_phases(program, lambda body: _settle(_peel(body, program.ranges, DEPTH, dims)))
 
 
-def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int, dims: frozenset[str]) -> Stmt:
+def _peel(
+    stmt: Stmt,
+    ranges: Mapping[str, Interval],
+    depth: int,
+    dims: frozenset[str],
+    facts: Facts = NO_FACTS,
+) -> Stmt:
     match stmt:
         case For(var=var, extent=extent, body=body, kind=kind) if kind not in WRITTEN_OUT:
             inside = {**ranges, var: (0, max(0, bounds(extent, ranges)[1] - 1))}
             tail = _tail(body, inside) if depth and not _parallel(body) else None
             if tail is None:
-                return replace(stmt, body=_peel(body, inside, depth, dims))
+                return replace(stmt, body=_peel(body, inside, depth, dims, facts))
             split = _split(stmt, tail, ranges, inside)
             if split is not None:
-                return Seq(tuple(_peel(part, ranges, depth - 1, dims) for part in split if part))
-            chosen = _chosen(body, tail, inside, dims)
-            return replace(stmt, body=_peel(chosen, inside, depth - 1, dims))
+                rest = [_peel(part, ranges, depth - 1, dims, facts) for part in split if part]
+                return Seq(tuple(rest))
+            chosen = _chosen(body, tail, inside, dims, facts)
+            return replace(stmt, body=_peel(chosen, inside, depth - 1, dims, facts))
         case Seq(stmts=stmts):
-            return Seq(tuple(_peel(part, ranges, depth, dims) for part in stmts))
-        case If(then=then, other=other):
-            last = None if other is None else _peel(other, ranges, depth, dims)
-            return replace(stmt, then=_peel(then, ranges, depth, dims), other=last)
+            return Seq(tuple(_peel(part, ranges, depth, dims, facts) for part in stmts))
+        case If(cond=cond, then=then, other=other):
+            last = None
+            if other is not None:
+                by_call = not dims.isdisjoint(variables(cond))
+                denied = assume(cond, ranges, facts, holds=False) if by_call else facts
+                last = _peel(_bounded(other, ranges, denied), ranges, depth, dims, denied)
+            return replace(stmt, then=_peel(then, ranges, depth, dims, facts), other=last)
         case Alloc(body=body):
-            return replace(stmt, body=_peel(body, ranges, depth, dims))
+            return replace(stmt, body=_peel(body, ranges, depth, dims, facts))
         case _:
             return stmt
 
@@ -83,20 +102,43 @@ def _both(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> tuple[Stmt,
     return _with_extent(body, tail, Const(most)), _with_extent(body, tail, rest)
 
 
-def _chosen(body: Stmt, tail: Expr, ranges: Mapping[str, Interval], dims: frozenset[str]) -> Stmt:
+def _chosen(
+    body: Stmt, tail: Expr, ranges: Mapping[str, Interval], dims: frozenset[str], facts: Facts
+) -> Stmt:
     """Return `if the tile is whole: the body for whole tiles, else: the body for the tail`.
 
     Each branch is folded under its condition, which decides inner guards and extents. A tail that
-    a call decides is in pieces (`row_pieces`).
+    a call decides is in pieces (`row_pieces`), alone if the facts say that the tile is not whole.
     """
     whole, rest = _both(body, tail, ranges)
     most = Const(bounds(tail, ranges)[1])
     if variables(tail) & dims:
+        known = bounds(tail, ranges, facts)[1]
+        if known < most.value:
+            return in_pieces(body, tail, known + 1) or body
         rest = in_pieces(body, tail, int(most.value)) or rest
     conds = [Binary("ge", part, most) for part in _parts(tail) if not _known(part)]
     changed = frozenset({*variables(tail), *_bounded_by(tail, body)})
     chosen = If(reduce(partial(Binary, "and"), conds), whole, rest)
     return refold(chosen, ranges, changed) or Seq(())
+
+
+def _bounded(stmt: Stmt, ranges: Mapping[str, Interval], facts: Facts) -> Stmt:
+    """Return a statement whose loops along lanes are as short as facts of calls say.
+
+    A fold drops the min of `vector l in min(16, N - 16 j)` in the branch of the tail; lanes would
+    then be as many as for the largest N.
+    """
+
+    def change(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, For) or stmt.kind is not LoopKind.VECTOR or _known(stmt.extent):
+            return stmt
+        most = bounds(stmt.extent, ranges, facts)[1] + 1
+        if not 0 < most < bounds(stmt.extent, ranges)[1]:
+            return stmt
+        return replace(stmt, extent=Binary("min", Const(most), stmt.extent))
+
+    return map_stmt(stmt, change) if facts else stmt
 
 
 def _parts(tail: Expr) -> Iterator[Expr]:
