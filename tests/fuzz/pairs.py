@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -112,7 +113,7 @@ def draw(
 
 def interpreted(dag: Dag, program: Program, cases: tuple[Case, ...]) -> str | None:
     """Return the difference of the interpreter's results; None if right, or if it takes long."""
-    if sum(_points(phase.body) for phase in program.phases) > INTERPRETED:
+    if sum(points(phase.body) for phase in program.phases) > INTERPRETED:
         return None
     case = cases[0]
     with np.errstate(all="ignore"):
@@ -121,7 +122,7 @@ def interpreted(dag: Dag, program: Program, cases: tuple[Case, ...]) -> str | No
     return None if failed is None else failed.message
 
 
-def _points(stmt: Stmt) -> int:
+def points(stmt: Stmt) -> int:
     """Return how many elements a statement stores, at most: plans may compute some many times."""
     if isinstance(stmt, Tile):
         return prod(extent for _, extent in stmt.spans)
@@ -129,7 +130,7 @@ def _points(stmt: Stmt) -> int:
     if isinstance(stmt, For):  # dynamic extents are tails: their first term is the whole tile
         numbers = [e.value for e in walk(stmt.extent) if isinstance(e, Const)]
         times = max(1, *(abs(int(number)) for number in numbers), 1)
-    return times * sum(_points(part) for part in stmt_children(stmt))
+    return times * sum(points(part) for part in stmt_children(stmt))
 
 
 def _loaded(program: Program, target: Target, source: bool) -> Loaded:
@@ -149,42 +150,61 @@ def main() -> int:
     options.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.child:
-        for seed in range(given.seed, given.seed + given.count):
-            sys.stdout.write(json.dumps({"start": seed}) + "\n")
-            sys.stdout.flush()
-            try:
-                limits = NARROW if given.narrow else LIMITS
-                found = check_pair(seed, seed % given.every == 0, given.suite, limits)
-            except Exception as error:  # noqa: BLE001 - any surprise is a finding with its seed
-                found = Finding(seed, "raised", f"{type(error).__name__}: {error}")
-            sys.stdout.write(json.dumps(found.__dict__) + "\n")
-            sys.stdout.flush()
-        return 0
+        limits = NARROW if given.narrow else LIMITS
+        return child(
+            given.seed, given.count,
+            lambda seed: check_pair(seed, seed % given.every == 0, given.suite, limits),
+        )  # fmt: skip
     kinds = [f"--{name}" for name in ("suite", "narrow") if getattr(given, name)]
-    return _supervise(given.seed, given.count, given.every, kinds)
+    done = supervise("tests.fuzz.pairs", given.seed, given.count, given.every, kinds)
+    sys.stdout.write(f"{done.count} pairs ({dict(done.back_ends)}), {len(done.wrong)} wrong\n")
+    return 1 if done.wrong else 0
 
 
-def _supervise(first: int, count: int, every: int, kinds: list[str]) -> int:
-    start, seed, end = time.monotonic(), first, first + count
-    done: Counter[str] = Counter()
-    wrong: list[Finding] = []
-    while seed < end:
-        seed = _batch(seed, min(BATCH, end - seed), every, kinds, done, wrong)
-        rate = (seed - first) / (time.monotonic() - start)
-        sys.stderr.write(f"\r{seed - first} of {count}, {len(wrong)} wrong, {rate:.1f}/s ")
-    for finding in wrong:
+def child(first: int, count: int, check: Callable[[int], Finding]) -> int:
+    """Check some seeds, and write a line before and after each."""
+    for seed in range(first, first + count):
+        sys.stdout.write(json.dumps({"start": seed}) + "\n")
+        sys.stdout.flush()
+        try:
+            found = check(seed)
+        except Exception as error:  # noqa: BLE001 - any surprise is a finding with its seed
+            found = Finding(seed, "raised", f"{type(error).__name__}: {error}")
+        sys.stdout.write(json.dumps(found.__dict__) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+@dataclass
+class Done:
+    """Seeds that were checked: how many, by which back end, and the findings."""
+
+    count: int = 0
+    back_ends: Counter[str] = field(default_factory=Counter)
+    wrong: list[Finding] = field(default_factory=list)
+
+
+def supervise(
+    module: str, first: int, count: int, every: int, kinds: Sequence[str],
+    seconds: float | None = None,
+) -> Done:  # fmt: skip
+    """Check seeds in children of a module, until `seconds` are over; print the findings."""
+    start, done = time.monotonic(), Done()
+    while done.count < count and (seconds is None or time.monotonic() - start < seconds):
+        seed = first + done.count
+        end = _batch(module, seed, min(BATCH, count - done.count), every, kinds, done)
+        done.count = end - first
+        rate = done.count / (time.monotonic() - start)
+        sys.stderr.write(f"\r{done.count} of {count}, {len(done.wrong)} wrong, {rate:.1f}/s ")
+    for finding in done.wrong:
         sys.stdout.write(f"seed {finding.seed} ({finding.back_end}): {finding.error}\n")
-    sys.stdout.write(f"{count} pairs ({dict(done)}), {len(wrong)} wrong\n")
-    return 1 if wrong else 0
+    return done
 
 
-def _batch(
-    seed: int, count: int, every: int, kinds: list[str], done: Counter[str], wrong: list[Finding]
-) -> int:
+def _batch(module: str, seed: int, count: int, every: int, kinds: Sequence[str], done: Done) -> int:
     """Run one child; return the next seed."""
-    command = [sys.executable, "-m", "tests.fuzz.pairs", "--child"]
-    numbers = ["--seed", str(seed), "--count", str(count), "--every", str(every)]
-    numbers += kinds
+    command = [sys.executable, "-m", module, "--child"]
+    numbers = ["--seed", str(seed), "--count", str(count), "--every", str(every), *kinds]
     try:
         answer = subprocess.run(
             command + numbers, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S
@@ -202,12 +222,12 @@ def _batch(
             continue
         finding = Finding(**message)
         running = None
-        done[finding.back_end] += 1
+        done.back_ends[finding.back_end] += 1
         if finding.error is not None:
-            wrong.append(finding)
+            done.wrong.append(finding)
     if running is not None:
-        done["crash"] += 1
-        wrong.append(Finding(running, "crash", ending))
+        done.back_ends["crash"] += 1
+        done.wrong.append(Finding(running, "crash", ending))
         return running + 1
     return seed + count
 
