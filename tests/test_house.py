@@ -245,7 +245,7 @@ def decorator(node: ast.expr) -> str:
 # Lines of Python at most, by package, without its packages that have a row of their own. A commit
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
-    "ansorpy/artifact": 4_020,
+    "ansorpy/artifact": 4_030,
     "ansorpy/bundle": 2_010,
     "ansorpy/client": 1_300,
     "ansorpy/codegen": 12_230,
@@ -266,13 +266,13 @@ LINES = {
     "ansorpy/schedule": 1_650,
     "ansorpy/search": 650,
     "ansorpy/state": 1_700,
-    "ansorpy/te": 3_140,
+    "ansorpy/te": 3_190,
     "ansorpy/topi": 3_770,
-    "ansorpy/tuner": 9_720,
+    "ansorpy/tuner": 9_740,
     "ansorpy": 2_640,
     "rules": 1_950,
     "server": 16_700,
-    "tests": 74_800,
+    "tests": 75_330,
     "benchmarks": 16_120,
 }
 

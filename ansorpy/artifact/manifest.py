@@ -45,12 +45,17 @@ class TensorEntry(TypedDict):
 
 
 class DimEntry(TypedDict):
-    """An extent that each call decides, from `low` to `high`; `timed` are the sizes of a race."""
+    """An extent that each call decides: a multiple of `step` from `low` to `high`.
+
+    `timed` are the sizes of a race, `weights` the weights of their times; []: all are equal.
+    """
 
     name: str
     low: Count
     high: Count
     timed: list[Count]
+    step: Count
+    weights: list[Number]
 
 
 class InputEntry(TensorEntry):

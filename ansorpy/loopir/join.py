@@ -34,7 +34,8 @@ def join_programs(parts: Sequence[tuple[Dim, Program]]) -> Program:
     """
     _check(parts)
     joined = _Joined()
-    whole = Dim(parts[0][0].name, parts[0][0].low, parts[-1][0].high)
+    first = parts[0][0]
+    whole = Dim(first.name, first.low, parts[-1][0].high, first.step)
     for number, (sizes, program) in enumerate(parts):
         joined.add(number, program, _guard(sizes, whole))
     last = parts[-1][1]
@@ -100,15 +101,15 @@ def _guard(sizes: Dim, whole: Dim) -> Expr | None:
     """Return the condition that a size of `whole` is one of `sizes`; None if each is."""
     tests: list[Expr] = []
     if sizes.low > whole.low:
-        tests.append(Binary("ge", whole.var, Const(sizes.low)))
+        tests.append(Binary("ge", whole.var, Const(sizes.counts[0])))
     if sizes.high < whole.high:
-        tests.append(Binary("le", whole.var, Const(sizes.high)))
+        tests.append(Binary("le", whole.var, Const(sizes.counts[1])))
     return conjunction(tests) if tests else None
 
 
 def _check(parts: Sequence[tuple[Dim, Program]]) -> None:
     for (sizes, program), (after, following) in pairwise(parts):
-        if (sizes.name, sizes.high + 1) != (after.name, after.low):
+        if (sizes.name, sizes.step, sizes.high + sizes.step) != (after.name, after.step, after.low):
             raise LoweringError(f"cannot join {sizes} with {after}; expected sizes that follow")
         if _arrays(program) != _arrays(following):
             raise LoweringError("cannot join programs with different inputs or outputs")

@@ -25,6 +25,7 @@ from ansorpy.te.size_weights import (
     parts_text,
     represented,
     sizes_text,
+    within,
 )
 
 Facts: TypeAlias = tuple[str, int, int, int, tuple[Part, ...]]
@@ -355,7 +356,8 @@ def widest(dag: Dag) -> Dag:
 def ranges_of(dag: Dag, most: int) -> tuple[Dim, ...]:
     """Return the ranges of a dim that get kernels of their own, from the least sizes on.
 
-    They end at 1, 8, 64 ... and at the largest size; (): one kernel serves all sizes. No stride of
+    They end at 1, 8, 64 ..., rounded down to the step, and at the largest size; a range without
+    weight joins a neighbour. (): one kernel serves all sizes. No stride of
     an array may depend on the dim: then all kernels take the same arrays. Of several such dims, it
     is the dim with the largest ratio of sizes.
 
@@ -366,13 +368,30 @@ def ranges_of(dag: Dag, most: int) -> tuple[Dim, ...]:
     dim = max(free, key=lambda one: one.high / one.low, default=None)
     ends, end = [], 1
     while dim is not None and max(2 * end, end + 2) <= dim.high:
-        ends += [end] if end >= dim.low else []
+        size = end // dim.step * dim.step
+        ends += [size] if size >= dim.low else []
         end *= GROWTH
-    ends = ends[: max(0, most - 1)]
+    ends = [] if dim is None else _with_weight(dim, ends)[: max(0, most - 1)]
     if dim is None or not ends:
         return ()
-    lows = [dim.low, *(end + 1 for end in ends)]
-    return tuple(Dim(dim.name, *both) for both in zip(lows, [*ends, dim.high], strict=True))
+    lows = [dim.low, *(end + dim.step for end in ends)]
+    return tuple(_narrowed(dim, *both) for both in zip(lows, [*ends, dim.high], strict=True))
+
+
+def _with_weight(dim: Dim, ends: Sequence[int]) -> list[int]:
+    """Return the ends of ranges that calls will have; a range without weight joins a neighbour."""
+    if not dim.weights:
+        return list(ends)
+    kept, low = list[int](), dim.low
+    for end in ends:
+        if within(dim.weights, low, end, dim.step):
+            kept.append(end)
+            low = end + dim.step
+    return kept if within(dim.weights, low, dim.high, dim.step) else kept[:-1]
+
+
+def _narrowed(dim: Dim, low: int, high: int) -> Dim:
+    return Dim(dim.name, low, high, dim.step, within(dim.weights, low, high, dim.step))
 
 
 def _leads(dag: Dag, dim: Dim) -> bool:

@@ -84,6 +84,20 @@ def shares(parts: Sequence[Part]) -> list[Part]:
     return [(low, high, round(weight / total, 6)) for low, high, weight in parts]
 
 
+def within(parts: Sequence[Part], low: int, high: int, step: int) -> tuple[Part, ...]:
+    """Return the distribution of the sizes from `low` to `high`, which are multiples of the step.
+
+    Its weights are shares of the weights of all sizes; () if they have none.
+    """
+    found = dict[tuple[int, int], float]()
+    for first, last, weight in parts:
+        ends = max(first, low), min(last, high)
+        if ends[0] <= ends[1]:
+            share = ((ends[1] - ends[0]) // step + 1) / ((last - first) // step + 1)
+            found[ends] = found.get(ends, 0.0) + weight * share
+    return tuple((*ends, weight) for ends, weight in sorted(found.items()))
+
+
 def atoms(parts: Sequence[Part], step: int) -> list[Atom]:
     """Return sizes in rising order, with weights that add up to 1; of long ranges some sizes."""
     total, found = sum(weight for _, _, weight in parts), dict[int, float]()

@@ -68,6 +68,6 @@ def test_first_cases_have_more_sizes_than_those_that_are_timed(tmp_path: Path) -
     with closing(CaseFolders(dag, 0, True, Sealed(tmp_path))) as folders:
         whole, first = load_cases(folders.all())[0], load_cases(folders.first())[0]
     assert [one.name for one in whole][: len(first)] == [one.name for one in first]
-    assert [one.timed for one in first] == [True] * 5 + [False] * FIRST_SIZES
+    assert [bool(one.weight) for one in first] == [True] * 5 + [False] * FIRST_SIZES
     assert len({one.sizes for one in first}) == 5 + FIRST_SIZES
-    assert not any(one.timed for one in whole[len(first) :])
+    assert not any(bool(one.weight) for one in whole[len(first) :])

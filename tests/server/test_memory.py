@@ -68,7 +68,7 @@ def test_one_byte_more_is_refused(url: str) -> None:
             assert running.client.post("/v1/jobs", content=content).status_code == 422, name
 
 
-def test_a_range_beyond_the_limit_is_refused_with_the_largest_one_that_fits() -> None:
+def test_a_range_beyond_the_limit_is_refused_with_the_largest_range() -> None:
     (dag,) = parse("def f(float(N in 1..1000, 4) A) -> (B) { B(i,j) = A(i,j) }")
     check_dags([dag], RequestLimits(tensor_bytes=32_000))
     with pytest.raises(

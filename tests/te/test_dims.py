@@ -273,6 +273,30 @@ def test_ranges_follow_each_other(extents: str, most: int, expected: str) -> Non
         assert dims_of(part) == (() if sizes.low == sizes.high else (sizes,))
 
 
+@pytest.mark.parametrize(
+    ("dim", "expected"),
+    [
+        ("M in 4..512 step 4", "4..8 12..64 68..512"),
+        ("M in 24..512 step 8", "24..64 72..512"),
+        ("M in 1..512 @ 1: 9 + 512: 1", "1..1 2..512"),
+        ("M in 1..512 @ 2: 1", ""),
+        ("M in 1..512 @ 1..16: 8 + 9..16: 2 + 2: 1", "1..1 2..8 9..512"),
+        ("M in 9..513 step 3 @ 9..12: 1", ""),
+    ],
+)
+def test_ranges_have_the_step_and_a_weight(dim: str, expected: str) -> None:
+    (dag,) = parse(MM.replace("M in 1..512", dim))
+    ranges = ranges_of(dag, 4)
+    assert " ".join(f"{one.low}..{one.high}" for one in ranges) == expected
+    assert ranges == ranges_of(dag, max(1, len(ranges)))
+    (whole,) = dims_of(dag)
+    assert {one.step for one in ranges} <= {whole.step}
+    if ranges and whole.weights:
+        weights = [weight for one in ranges for *_, weight in one.weights]
+        assert sum(weights) == pytest.approx(sum(weight for *_, weight in whole.weights))
+        assert all(one.weights for one in ranges)
+
+
 def test_the_dim_with_the_largest_ratio_of_sizes_has_ranges() -> None:
     (dag,) = parse("def f(float(M in 1..8, 4) A, float(N in 1..999, 4) B) -> (C, D)"
                    " { C(i,j) = A(i,j) * 2 D(i,j) = B(i,j) * 2 }")  # fmt: skip

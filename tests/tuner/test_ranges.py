@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ansorpy
+from ansorpy.artifact import load_native
 from ansorpy.events import Derived, Event, RoundDone, Started, TaskResult
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.join import packs_of
@@ -54,6 +55,21 @@ def test_each_range_is_searched_and_one_kernel_is_delivered(made: Made) -> None:
     assert result.verified
     assert result.name == "mm"
     assert result.trials >= 24
+
+
+def test_ranges_of_a_dim_with_a_step_are_right_at_its_multiples(tmp_path: Path) -> None:
+    text = ROWS.replace("M in 1..40", "M in 4..40 step 4 @ 4: 1 + 12..40: 1")
+    result, events = tuned(tmp_path, ansorpy.MemoryStore(), text, trials=16)
+    assert {e.task for e in events if isinstance(e, RoundDone)} == {"mm_M_4_8", "mm_M_12_40"}
+    assert result.kernel is not None
+    kernels = [ansorpy.load(result.kernel), load_native(result.kernel)]
+    for count in range(4, 41, 4):
+        a = np.random.default_rng(count).random((count, 24), dtype=np.float32)
+        b = np.random.default_rng(0).random((24, 16), dtype=np.float32)
+        for kernel in kernels:
+            np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"expected \(M in 4\.\.40 step 4, 24\)"):
+        kernels[1](np.zeros((6, 24), np.float32), b)
 
 
 def test_the_kernel_is_right_for_every_size(made: Made) -> None:
