@@ -1,8 +1,8 @@
 """Loops that run once are removed, also if only the ranges of outer loops prove it."""
 
 from ansorpy.expr.expr import Binary, Expr
-from ansorpy.loopir.nodes import For, Program, Scope, Stmt
-from ansorpy.loopir.passes.bind_sizes import bind_sizes
+from ansorpy.loopir.nodes import For, If, LoopKind, Program, Scope, Stmt, Store
+from ansorpy.loopir.passes.bind_sizes import bind_sizes, refold
 from ansorpy.loopir.rewrite import walk_stmt
 from tests.loopir.build import add, buffer, c, mul, program, store, v
 
@@ -38,3 +38,16 @@ def test_a_loop_over_one_row_is_gone_though_the_tile_around_it_is_cut_off() -> N
     assert variables(bind_sizes(tiled(56, 16, 1), {})) == ["i0", "i1"]
     assert variables(bind_sizes(tiled(56, 16, 2), {})) == ["i0", "i1", "i2"]
     assert variables(bind_sizes(tiled(55, 16, 3), {})) == ["i0", "i1", "i2"]
+
+
+def test_lanes_that_facts_leave_one_element_become_a_condition() -> None:
+    rest = left(v("N"), mul(v("i"), c(2)))
+    lanes = For("l", rest, store("Y", (add(mul(v("i"), c(2)), v("l")),), c(1)), LoopKind.VECTOR)
+    chosen = If(Binary("ge", rest, c(2)), store("Y", (v("i"),), c(0)), lanes)
+    folded = refold(chosen, {"N": (1, 9), "i": (0, 4)}, frozenset({"N", "l"}))
+    assert isinstance(folded, If)
+    match folded.other:
+        case If(cond=Binary(op="gt"), then=Store(index=(index,))):
+            assert index == mul(v("i"), c(2))
+        case other:
+            raise AssertionError(other)
