@@ -245,7 +245,7 @@ def decorator(node: ast.expr) -> str:
 # Lines of Python at most, by package, without its packages that have a row of their own. A commit
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
-    "ansorpy/artifact": 4_030,
+    "ansorpy/artifact": 4_040,
     "ansorpy/bundle": 2_010,
     "ansorpy/client": 1_300,
     "ansorpy/codegen": 12_230,
@@ -255,7 +255,7 @@ LINES = {
     "ansorpy/frontends": 2_260,
     "ansorpy/graph": 6_250,
     "ansorpy/importers": 2_350,
-    "ansorpy/loopir": 6_060,
+    "ansorpy/loopir": 6_080,
     "ansorpy/measure": 10_820,
     "ansorpy/model": 4_480,
     "ansorpy/oracle": 1_050,
@@ -272,7 +272,7 @@ LINES = {
     "ansorpy": 2_640,
     "rules": 1_950,
     "server": 16_700,
-    "tests": 75_350,
+    "tests": 75_530,
     "benchmarks": 16_120,
 }
 
