@@ -52,7 +52,8 @@ PANELS: Final = (
         "Search",
         ("allow", "fresh", "hosted"),
         ("without", "mode", "schedule", "template", "tuner", "cost-model", "search", "space",
-         "measurer", "seed", "deterministic", "own", "race", "store", "program-weights"),
+         "measurer", "seed", "deterministic", "own", "race", "store", "program-weights",
+         "kernels-per-dim"),
     ),
     Panel(
         "Several tasks",
