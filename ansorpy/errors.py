@@ -2,6 +2,7 @@
 
 AnsorError
   + SpecError       the request is wrong               -> HTTP 422, exit code 2
+      + DimError    an operator needs the number that only a call knows
       + ShapeError  a document does not match its schema: names the place
       + GraphError  a model cannot be compiled: names the node, its operator, the attribute
           + UnknownValueError  an operator needs a value that is computed at run time
@@ -27,6 +28,14 @@ class AnsorError(Exception):
 
 class SpecError(AnsorError):
     """The request is wrong: the message names the place, the value and the limit."""
+
+
+class DimError(SpecError):
+    """The size of the dim `dim`, which only a call knows, is used as a number."""
+
+    def __init__(self, message: str, dim: str) -> None:
+        super().__init__(message)
+        self.dim = dim
 
 
 class ShapeError(SpecError):

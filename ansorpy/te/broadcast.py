@@ -39,6 +39,6 @@ def broadcast_index(
     """Return the index at which an operand of `shape` is read for an element of `result`."""
     first = len(result) - len(shape)
     return tuple(
-        0 if extent == 1 and wide > 1 else at
+        0 if extent == 1 and wide != 1 else at
         for extent, wide, at in zip(shape, result[first:], index[first:], strict=True)
     )

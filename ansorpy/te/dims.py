@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from ansorpy.errors import SpecError, quoted
+from ansorpy.errors import DimError, SpecError, quoted
 from ansorpy.expr.build import mul
 from ansorpy.expr.expr import Const, Expr, Var
 from ansorpy.te.dag import Axis, Compute, Dag, Node
@@ -137,9 +137,10 @@ class Dim(int):
 
 def _refused(name: str) -> Callable[..., Any]:
     def method(self: Dim, *_: object) -> Any:
-        raise SpecError(
+        raise DimError(
             f"cannot compute with dim {self.name} ({self!r}) because only a call knows its size;"
-            " expected it as a whole extent"
+            " expected it as a whole extent",
+            self.name,
         )
 
     method.__name__ = name
@@ -165,6 +166,16 @@ class GivenDim(Dim):
 def plain(extent: Dim) -> Dim:
     """Return a dim as nodes hold it."""
     return Dim(*extent.facts)
+
+
+def dims_in(extents: Iterable[object]) -> tuple[Dim, ...]:
+    """Return the different dims among extents, in order."""
+    return tuple(dict.fromkeys(plain(one) for one in extents if isinstance(one, Dim)))
+
+
+def least(extent: int) -> int:
+    """Return the least size of an extent: of a number itself."""
+    return extent.low if isinstance(extent, Dim) else extent
 
 
 def given(extent: int) -> int:
@@ -194,8 +205,7 @@ def dim(
 
 def dims_of(dag: Dag) -> tuple[Dim, ...]:
     """Return the dims of a Dag in the order of their first extents."""
-    extents = [extent for node in dag.nodes for extent in extents_of(node)]
-    return tuple(dict.fromkeys(extent for extent in extents if isinstance(extent, Dim)))
+    return dims_in(extent for node in dag.nodes for extent in extents_of(node))
 
 
 def extents_of(node: Node) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from math import prod
 
 from ansorpy import te
 from ansorpy.te.broadcast import broadcast_index, broadcast_shape
+from ansorpy.te.dims import Dim, dims_in
 from ansorpy.te.tensor import Tensor
 from ansorpy.topi.common import axes_of, axis_of, refuse, shown
 
@@ -12,10 +13,14 @@ from ansorpy.topi.common import axes_of, axis_of, refuse, shown
 def reshape(data: Tensor, shape: Sequence[int], *, name: str = "reshape") -> Tensor:
     """Return the elements in row-major order with another shape; one extent may be -1.
 
+    A dim stays an extent: memory is laid out for its largest size.
+
     Raises:
-        SpecError: the numbers of elements differ.
+        SpecError: the numbers of elements differ, or those between two dims.
     """
     action = f"reshape {shown(data)} to {list(shape)}"
+    if dims_in((*data.shape, *shape)):
+        return _moved(data, tuple(shape), list(_beside_dims(data.shape, shape, action)), name)
     count = prod(data.shape)
     known = prod(extent for extent in shape if extent != -1)
     if list(shape).count(-1) > 1 or (-1 in shape and (known < 1 or count % known)):
@@ -24,13 +29,9 @@ def reshape(data: Tensor, shape: Sequence[int], *, name: str = "reshape") -> Ten
     if prod(result) != count:
         refuse(action, f"{count} elements become {prod(result)}", f"{count} elements")
 
-    groups = list(_groups(data.shape, result))
-
-    def body(*i: te.Scalar) -> te.Scalar:
-        parts = [part for group in groups for part in _unravelled(*group, i)]
-        return data[tuple(parts)]
-
-    return te.compute(result, body, name)
+    return _moved(
+        data, result, list(_groups(list(enumerate(data.shape)), list(enumerate(result)))), name
+    )
 
 
 def flatten(data: Tensor, axis: int = 1, *, name: str = "flatten") -> Tensor:
@@ -43,7 +44,7 @@ def flatten(data: Tensor, axis: int = 1, *, name: str = "flatten") -> Tensor:
     if not -rank <= axis <= rank:
         refuse(f"flatten {shown(data)}", f"axis {axis} is no axis", f"{-rank} to {rank}")
     at = axis + rank if axis < 0 else axis
-    return reshape(data, (prod(data.shape[:at]), prod(data.shape[at:])), name=name)
+    return reshape(data, (_joined(data.shape[:at]), _joined(data.shape[at:])), name=name)
 
 
 def squeeze(
@@ -158,11 +159,51 @@ def space_to_depth(data: Tensor, block: int, *, name: str = "space_to_depth") ->
 
 
 _Axes = list[tuple[int, int]]  # position and extent of axes
+_Runs = Sequence[tuple[_Axes, _Axes]]
 
 
-def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[tuple[_Axes, _Axes]]:
+def _joined(extents: Sequence[int]) -> int:
+    """Return the extent of axes that become one; a dim stays itself beside extents of 1."""
+    wide = [extent for extent in extents if extent != 1]
+    return wide[0] if len(wide) == 1 else prod(wide)
+
+
+def _moved(data: Tensor, shape: Sequence[int], runs: _Runs, name: str) -> Tensor:
+    """Return elements in row-major order with another shape, run of axes by run."""
+
+    def body(*i: te.Scalar) -> te.Scalar:
+        parts = [part for run in runs for part in _unravelled(*run, i)]
+        return data[tuple(parts)]
+
+    return te.compute(shape, body, name)
+
+
+def _beside_dims(
+    old: Sequence[int], new: Sequence[int], action: str
+) -> Iterator[tuple[_Axes, _Axes]]:
+    """Yield runs as `_groups`, of shapes with dims: a dim is a run by itself, in the same order."""
+    left, right = (
+        [n for n, extent in enumerate(shape) if isinstance(extent, Dim)] for shape in (old, new)
+    )
+    dims = [old[n] for n in left]
+    known = dims == [new[n] for n in right]
+    first = second = 0
+    for a, b in (*zip(left, right, strict=False), (len(old), len(new))):
+        before, after = list(enumerate(old))[first:a], list(enumerate(new))[second:b]
+        if not known or _size(before) != _size(after):
+            refuse(
+                action,
+                f"memory is laid out for the largest {', '.join(str(one) for one in dims)}",
+                "each dim as an extent of its own, and as many elements before and behind it",
+            )
+        yield from _groups(before, after)
+        if a < len(old):
+            yield [(a, old[a])], [(b, new[b])]
+        first, second = a + 1, b + 1
+
+
+def _groups(before: _Axes, after: _Axes) -> Iterator[tuple[_Axes, _Axes]]:
     """Yield the shortest runs of old and new axes that have equal numbers of elements."""
-    before, after = list(enumerate(old)), list(enumerate(new))
     while before or after:
         left, right = before[:1], after[:1]
         del before[:1], after[:1]
@@ -178,6 +219,9 @@ def _size(axes: _Axes) -> int:
 
 def _unravelled(old: _Axes, new: _Axes, index: Sequence[te.Scalar]) -> Iterator[te.Scalar | int]:
     """Yield the indices of a run of old axes for the indices of the same run of new axes."""
+    if len(old) == len(new) == 1:
+        yield index[new[0][0]] if new[0][1] != 1 else 0
+        return
     flat: te.Scalar | int = 0
     for position, extent in new:
         if extent > 1:

@@ -5,6 +5,7 @@ from itertools import accumulate
 from typing import Final
 
 from ansorpy import te
+from ansorpy.te.dims import Dim, dims_in, least
 from ansorpy.te.tensor import Tensor
 from ansorpy.topi.common import axes_of, axis_of, refuse, shown
 from ansorpy.topi.layout import expand_dims
@@ -79,17 +80,43 @@ def strided_slice(
         refuse(action, f"{len(begin)} slices are given", f"{rank}, one per axis")
     if 0 in strides:
         refuse(action, "a stride is 0", "another number")
-    spans = [
-        range(*slice(*bounds).indices(extent))
-        for *bounds, extent in zip(begin, end, strides, data.shape, strict=True)
-    ]
-    if not all(spans):
+    spans = [span(*bounds, action) for bounds in zip(begin, end, strides, data.shape, strict=True)]
+    if any(count == 0 for *_, count in spans):
         refuse(action, f"begin {list(begin)}, end {list(end)} leave no element", "one or more")
 
     def body(*i: te.Scalar) -> te.Scalar:
-        return data[tuple(at * span.step + span.start for at, span in zip(i, spans, strict=True))]
+        places = zip(i, spans, strict=True)
+        return data[
+            tuple(
+                at if isinstance(count, Dim) else at * step + start
+                for at, (start, step, count) in places
+            )
+        ]
 
-    return te.compute([len(span) for span in spans], body, name)
+    return te.compute([count for *_, count in spans], body, name)
+
+
+def span(first: int, last: int, step: int, extent: int, action: str) -> tuple[int, int, int]:
+    """Return first element, step and number of elements of a slice of an axis, as Python's.
+
+    Raises:
+        SpecError: the number depends on a dim and is none.
+    """
+    if not dims_in((first, last, extent)):
+        taken = range(*slice(first, last, step).indices(extent))
+        return taken.start, step, len(taken)
+    whole, most = first == 0 and step == 1, extent.high if isinstance(extent, Dim) else extent
+    if isinstance(last, Dim):
+        if whole and (last == extent or (not isinstance(extent, Dim) and last.high <= extent)):
+            return 0, 1, last
+    elif whole and last >= most:
+        return 0, 1, extent
+    elif step > 0 and not isinstance(first, Dim) and first >= 0 and 0 <= last <= least(extent):
+        return first, step, len(range(first, last, step))
+    refuse(
+        action, f"the number of elements {first}:{last}:{step} of {extent} depends on the dim",
+        "all elements, or some below the least size",
+    )  # fmt: skip
 
 
 def split(
@@ -174,7 +201,8 @@ def pad(
         ]
 
     body = constant if mode == "constant" else moved
-    return te.compute([sum(place) for place in places], body, name, axes=axes)
+    wide = [n if not b and not a else b + n + a for b, n, a in places]
+    return te.compute(wide, body, name, axes=axes)
 
 
 def _clamped(i: te.Scalar, extent: int) -> te.Scalar:
@@ -201,9 +229,15 @@ def tile(data: Tensor, repeats: Sequence[int], *, name: str = "tile") -> Tensor:
     """
     if len(repeats) != len(data.shape) or any(number < 1 for number in repeats):
         refuse(f"tile {shown(data)}", f"repeats are {list(repeats)}", "one per axis, from 1 on")
+    pairs = list(zip(data.shape, repeats, strict=True))
     return te.compute(
-        [extent * number for extent, number in zip(data.shape, repeats, strict=True)],
-        lambda *i: data[tuple(at % extent for at, extent in zip(i, data.shape, strict=True))],
+        [extent if number == 1 else extent * number for extent, number in pairs],
+        lambda *i: data[
+            tuple(
+                at if isinstance(extent, Dim) else at % extent
+                for at, extent in zip(i, data.shape, strict=True)
+            )
+        ],
         name,
     )
 

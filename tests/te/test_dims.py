@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -30,6 +31,10 @@ from ansorpy.te.dims import (
 )
 from ansorpy.te.limits import LIMITS
 
+Array = np.typing.NDArray[np.float32]
+Move = Callable[[te.Tensor], te.Tensor]
+
+N, M = te.dim("N", 1, 4), te.dim("M", 2, 7)
 MM = "def mm(float(M in 1..512, 8) A, const float(8, 6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
 
@@ -302,3 +307,48 @@ def test_the_dim_with_the_largest_ratio_of_sizes_has_ranges() -> None:
                    " { C(i,j) = A(i,j) * 2 D(i,j) = B(i,j) * 2 }")  # fmt: skip
     assert [one.name for one in ranges_of(dag, 4)] == ["N", "N", "N", "N"]
     assert dims_of(in_range(dag, ranges_of(dag, 4)[1])) == (Dim("M", 1, 8), Dim("N", 2, 8))
+
+
+@pytest.mark.parametrize(
+    ("move", "expected"),
+    [
+        (lambda x: topi.reshape(x, (1, N, 2, 3, M)), lambda x: x.reshape(1, len(x), 2, 3, -1)),
+        (lambda x: topi.expand_dims(x, (0, 3)), lambda x: x[None, :, :, None]),
+        (lambda x: topi.flatten(topi.expand_dims(topi.max(x, (1, 2)), 0), 1),
+         lambda x: x.max((1, 2))[None]),
+        (lambda x: topi.strided_slice(x, (0, 1, 0), (N, 5, 2), (1, 2, 1)),
+         lambda x: x[:, 1:5:2, :2]),
+        (lambda x: topi.strided_slice(x, (0, 0, 0), (1, 2**40, 2**40)), lambda x: x[:1]),
+        (lambda x: topi.pad(x, (0, 1, 0), (0, 2, 0)),
+         lambda x: np.pad(x, ((0, 0), (1, 2), (0, 0)))),
+        (lambda x: topi.tile(x, (1, 2, 1)), lambda x: np.tile(x, (1, 2, 1))),
+        (lambda x: topi.broadcast_to(topi.max(x, 0, keepdims=True), x.shape),
+         lambda x: np.broadcast_to(x.max(0), x.shape)),
+    ],
+)  # fmt: skip
+def test_moves_keep_a_dim_whole(move: Move, expected: Callable[[Array], Array]) -> None:
+    dag = te.dag(move(te.placeholder((N, 6, M), "X")))
+    for n, m in ((1, 2), (4, 7), (3, 5)):
+        x = np.random.default_rng(n).standard_normal((n, 6, m))
+        np.testing.assert_array_equal(evaluate(dag, {"X": x})[0], expected(np.float32(x)))
+
+
+@pytest.mark.parametrize(
+    ("move", "message"),
+    [
+        (lambda x: topi.reshape(x, (6, N, M)), "largest N in 1..4, M in 2..7; expected each dim"),
+        (lambda x: topi.reshape(x, (M, 6, N)), "expected each dim as an extent of its own"),
+        (lambda x: topi.reshape(x, (24, M)), "expected each dim as an extent of its own"),
+        (lambda x: topi.reshape(x, (N, 5, M)), "as many elements before and behind it"),
+        (lambda x: topi.flatten(x), "cannot compute with dim M"),
+        (lambda x: topi.strided_slice(x, (0, 0, 0), (N, 6, 3)), "0:3:1 of M in 2..7 depends"),
+        (lambda x: topi.strided_slice(x, (0, 0, 1), (N, 6, 7)), "1:7:1 of M in 2..7 depends"),
+        (lambda x: topi.strided_slice(x, (0, 0, -1), (N, 6, 7)), "-1:7:1 of M in 2..7 depends"),
+        (lambda x: topi.strided_slice(x, (0, 0, 0), (M, 6, M)), "0:M in 2..7:1 of N in 1..4"),
+        (lambda x: topi.pad(x, (0, 0, 1)), "cannot compute with dim M"),
+        (lambda x: topi.tile(x, (2, 1, 1)), "cannot compute with dim N"),
+    ],
+)
+def test_a_move_that_needs_the_number_of_a_dim_is_refused(move: Move, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        move(te.placeholder((N, 6, M), "X"))
