@@ -48,10 +48,18 @@ class GraphBuilder:
         hosted: operators without a kernel are allowed; NumPy computes them.
         folds: nodes whose operands are all known are evaluated; else they stay, and a node that
             is always evaluated is refused.
+        sized_bytes: constants that follow from shapes of computed values fold up to this size.
     """
 
-    def __init__(self, name: str = "model", hosted: bool = False, folds: bool = True) -> None:
-        self.name, self.hosted, self.folds = name, hosted, folds
+    def __init__(
+        self,
+        name: str = "model",
+        hosted: bool = False,
+        folds: bool = True,
+        sized_bytes: int = FOLD_BYTES,
+    ) -> None:
+        self.name, self.hosted, self.folds, self.sized_bytes = name, hosted, folds, sized_bytes
+        self._sized: set[str] = set()  # constants that follow from shapes of computed values
         self.values: dict[str, ValueInfo] = {}
         self.weights: dict[str, Weight] = {}
         self.bound: dict[str, Weight] = {}
@@ -102,11 +110,7 @@ class GraphBuilder:
         self._check_inputs(node)
         known = constant_values(node, self._placeholder, self.weights)
         if known is not None:
-            self._check_folds(node)
-            for output, array in zip(node.outputs, known, strict=False):
-                if output:
-                    self.constant(output, array)
-            return node.outputs
+            return self._add_values(node, known)
         if operator_of(node).hosted is not None:
             return self._add_hosted(node)
         try:
@@ -125,7 +129,7 @@ class GraphBuilder:
         if not self._folded(node, results):
             for output, tensor in zip(node.outputs, results, strict=False):
                 if output:
-                    self._define(ValueInfo(output, tensor.shape, tensor.dtype))
+                    self._define(ValueInfo(output, tensor.draft.node.shape, tensor.dtype))
             self._append(node)
         return node.outputs
 
@@ -171,6 +175,16 @@ class GraphBuilder:
             )
         self.values[value.name] = value
 
+    def _add_values(self, node: Node, known: Sequence[Array]) -> tuple[str, ...]:
+        """Add the constants of an operator that has values."""
+        self._check_folds(node)
+        for output, array in zip(node.outputs, known, strict=False):
+            if output:
+                self.constant(output, array)
+        if any(name not in self.weights or name in self._sized for name in node.inputs):
+            self._sized.update(node.outputs)
+        return node.outputs
+
     def _add_hosted(self, node: Node) -> tuple[str, ...]:
         """Add a node that NumPy computes, with a name for every output; or fold it."""
         twin = operator_of(node).hosted
@@ -181,7 +195,7 @@ class GraphBuilder:
         facts = twin.facts(Operands(node, self._placeholder, self.weights))
         names = [name for name in node.inputs if name]
         known = [self.weights.get(name) for name in names]
-        if self.folds and all(one is not None and one.load is not None for one in known):
+        if self.folds and all(one is not None and is_known(one) for one in known):
             arrays = {name: self.weights[name].array for name in names}
             for name, array in zip(node.outputs, evaluate(node, arrays, {}), strict=False):
                 if name:
@@ -248,12 +262,13 @@ class GraphBuilder:
         if (
             not self.folds
             or not read
-            or any(weight is None or weight.load is None for weight in read)
+            or any(weight is None or not is_known(weight) for weight in read)
         ):
             return False
         if operator_of(node).build is None:
             return False
-        if sum(prod(one.shape) * SIZE_BYTES[one.dtype] for one in results) > FOLD_BYTES:
+        limit = self.sized_bytes if self._sized.intersection(node.inputs) else FOLD_BYTES
+        if sum(map(_size_bytes, results)) > limit:
             return False
         arrays = {name: self.weights[name].array for name in node.inputs if name}
         for name, tensor, array in zip(
@@ -261,12 +276,23 @@ class GraphBuilder:
         ):
             if name:
                 self.constant(name, array, tensor.dtype)
+        if self._sized.intersection(node.inputs):
+            self._sized.update(node.outputs)
         return True
+
+
+def is_known(weight: Weight) -> bool:
+    """Return True if the values of a constant are at hand, and the same at every call."""
+    return weight.load is not None and not weight.dims
+
+
+def _size_bytes(tensor: Tensor) -> int:
+    return prod(tensor.draft.node.shape) * SIZE_BYTES[tensor.dtype]
 
 
 def _check_sizes(node: Node, results: Sequence[Tensor]) -> None:
     for one in results:
-        if prod(one.shape) * SIZE_BYTES[one.dtype] > LARGEST_VALUE:
+        if _size_bytes(one) > LARGEST_VALUE:
             raise GraphError(
                 f"cannot compile {node} because its output is {one.dtype}{list(one.shape)[:16]};"
                 f" expected at most {LARGEST_VALUE} bytes"

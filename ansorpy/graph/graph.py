@@ -1,7 +1,7 @@
 """Graphs of a model: frozen values, weights and nodes in topological order."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from math import prod
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph.remedies import extent_options
+from ansorpy.te.dims import Dim, dims_in
 
 RESERVED: Final = "__metadata__"  # key of the facts of a file of tensors: no tensor has this name
 
@@ -41,7 +42,7 @@ Extent = int | Symbol
 
 @dataclass(frozen=True, slots=True)
 class ValueInfo:
-    """The name, shape and dtype of a tensor that flows between nodes."""
+    """The name, shape and dtype of a tensor that flows between nodes; an extent may be a dim."""
 
     name: str
     shape: tuple[Extent, ...]
@@ -64,7 +65,7 @@ class ValueInfo:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the tensor, in C order without gaps."""
+        """The bytes of the tensor, in C order without gaps, dims at their largest sizes."""
         return prod(self.fixed_shape) * SIZE_BYTES[self.dtype]
 
 
@@ -73,13 +74,16 @@ class Weight:
     """A constant tensor: its digest, and its values where they are at hand.
 
     `digest` is the sha256 of dtype, shape and little-endian bytes. bfloat16 values are uint16
-    bit patterns.
+    bit patterns. The values of a weight whose shape has dims are those at the largest sizes: a call
+    reads the first ones along each dim. `sizes` are the elements of integers, if some of them are
+    dims, such as the shape that a Reshape gets.
     """
 
     shape: tuple[int, ...]
     dtype: str
     digest: str
     load: Callable[[], Array] | None = field(default=None, compare=False, repr=False)
+    sizes: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, array: Array, dtype: str | None = None) -> "Weight":
@@ -94,6 +98,17 @@ class Weight:
         digest = sha256(f"{kind}{list(array.shape)}".encode())
         digest.update(little.reshape(-1).view(np.uint8).data if little.size else b"")
         return cls(tuple(array.shape), kind, digest.hexdigest(), lambda: values)
+
+    def with_dims(self, shape: Sequence[int], sizes: Sequence[int] = ()) -> "Weight":
+        """Return a weight of these values whose shape, or whose elements, have dims."""
+        facts = f"{self.digest}{list(shape)}{list(sizes)}".encode()
+        digest = sha256(facts).hexdigest()
+        return replace(self, shape=tuple(shape), digest=digest, sizes=tuple(sizes))
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The dims on which the values depend."""
+        return dims_in((*self.shape, *self.sizes))
 
     @property
     def array(self) -> Array:
@@ -183,6 +198,11 @@ class Graph:
     def producers(self) -> Mapping[str, Node]:
         """The node that computes each value."""
         return {name: node for node in self.nodes for name in node.outputs if name}
+
+    @cached_property
+    def dims(self) -> tuple[Dim, ...]:
+        """The extents that a call decides, in the order of the inputs that have them first."""
+        return dims_in(extent for name in self.inputs for extent in self.values[name].shape)
 
     @cached_property
     def wanted(self) -> frozenset[str]:

@@ -12,6 +12,7 @@ from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.graph import Array, Graph, Node, Weight
 from ansorpy.graph.operator import operator_of, tensors
+from ansorpy.graph.sizes import at_sizes, sizes_of
 from ansorpy.te.dag import Dag, Placeholder
 from ansorpy.te.tensor import Tensor
 from ansorpy.te.tensor_data import tensor_bytes
@@ -39,11 +40,14 @@ def run(
 
     Args:
         inputs: an array per input, of its shape and dtype; bfloat16 as uint16 bit patterns.
+            They tell the sizes of dims.
         compute: returns the outputs of the Dag of a node; kernels in place of the reference.
 
     Raises:
         GraphError: an input is missing or has another shape; a node cannot be built.
     """
+    if graph.dims:
+        graph = at_sizes(graph, sizes_of(graph, inputs))
     arrays: dict[str, Array] = {name: weight.array for name, weight in graph.weights.items()}
     for name in graph.inputs:
         value = graph.values[name]

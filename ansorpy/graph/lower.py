@@ -11,6 +11,7 @@ from ansorpy.errors import GraphError
 from ansorpy.graph.graph import Graph, Node
 from ansorpy.graph.operator import tensors
 from ansorpy.te.dag import Compute, Dag, Placeholder
+from ansorpy.te.dims import dims_in
 from ansorpy.te.tensor import Tensor
 
 
@@ -34,7 +35,8 @@ class NodeTensors:
     """The tensors of nodes, built one after the other.
 
     `tensors` has the tensor of every value: of an output of a node, or a placeholder. Placeholders
-    are x0, x1, ... for values that are computed or given, w0, w1, ... for weights.
+    are x0, x1, ... for values that are computed or given, w0, w1, ... for weights. A weight whose
+    shape has dims is as a given value: a call reads its first elements.
     """
 
     graph: Graph
@@ -61,10 +63,10 @@ class NodeTensors:
 
     def _read(self, name: str) -> Tensor:
         if name not in self.tensors:
-            weight = name in self.graph.weights
+            value = self.graph.values[name]
+            weight = name in self.graph.weights and not dims_in(value.shape)
             letter = "w" if weight else "x"
             count = sum(one.name.startswith(letter) for one in self.operands.values())
-            value = self.graph.values[name]
             placeholder = te.placeholder(value.fixed_shape, f"{letter}{count}", value.dtype, weight)
             self.tensors[name] = self.operands[name] = placeholder
         return self.tensors[name]

@@ -7,9 +7,10 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from ansorpy import te
-from ansorpy.errors import GraphError, SpecError, UnknownValueError
+from ansorpy.errors import DimError, GraphError, SpecError, UnknownValueError
 from ansorpy.graph.graph import Array, Attribute, Extent, Node, Weight
 from ansorpy.graph.remedies import HOSTED, bind_option
+from ansorpy.te.dims import Dim, dims_in, given
 from ansorpy.te.tensor import Tensor, TensorOperand
 from ansorpy.te.tensor_data import checked_array
 from ansorpy.te.wide import rounded_once
@@ -43,6 +44,7 @@ class Operands:
         """
         if not self.given(position):
             self.refuse(f"input {position} is absent", "a tensor")
+        self._no_sizes(position)
         return self._read(self.node.inputs[position])
 
     def optional(self, position: int) -> Tensor | None:
@@ -103,7 +105,7 @@ class Operands:
     def known(self, position: int) -> bool:
         """Return True if the values of an input are known now."""
         weight = self._weight(position)
-        return weight is not None and weight.load is not None
+        return weight is not None and weight.load is not None and not dims_in(weight.shape)
 
     def array(self, position: int) -> Array:
         """Return the values of an input that must be known when the operator is built.
@@ -113,6 +115,9 @@ class Operands:
         """
         weight = self._weight(position)
         if weight is not None:
+            self._no_sizes(position)
+            if dims := dims_in(weight.shape):
+                raise no_dim(self.node, dims, f"the number of elements of input {position} is one")
             return weight.array
         if not self.given(position):
             self.refuse(f"input {position} is absent", "a constant")
@@ -125,7 +130,10 @@ class Operands:
         )
 
     def ints(self, position: int) -> tuple[int, ...]:
-        """Return the integers of an input that must be known, in row-major order."""
+        """Return the integers of an input that must be known, in row-major order, or dims."""
+        weight = self._weight(position)
+        if weight is not None and weight.sizes:
+            return tuple(map(given, weight.sizes))
         return tuple(int(value) for value in self.array(position).reshape(-1))
 
     def axes(self, position: int, name: str = "axes") -> tuple[int, ...] | None:
@@ -148,8 +156,23 @@ class Operands:
         """Raise the GraphError of this node."""
         raise GraphError(f"cannot compile {self.node} because {because}; expected {expected}")
 
+    def _no_sizes(self, position: int) -> None:
+        """Refuse an input that has a size as a number."""
+        weight = self._weight(position)
+        if weight is not None and weight.sizes:
+            raise no_dim(self.node, weight.dims, f"input {position} is its size as a number")
+
     def _weight(self, position: int) -> Weight | None:
         return self._weights.get(self.node.inputs[position]) if self.given(position) else None
+
+
+def no_dim(node: Node, dims: Sequence[Dim], because: str) -> GraphError:
+    """Return the error of a node that needs numbers in place of dims."""
+    names = ", ".join(one.name for one in dims)
+    return GraphError(
+        f"cannot keep {names} of {node} as a dim because {because}; expected a number:"
+        f" bind it, as in {bind_option(dims[0].name, '1')}"
+    )
 
 
 class EmptyResult(Exception):  # noqa: N818  it is no failure
@@ -298,7 +321,14 @@ def tensors(
     except SpecError as error:
         if isinstance(error, GraphError):
             raise
+        dims = dims_in(extent for one in taken for extent in one.shape)
+        if isinstance(error, DimError):
+            dims = tuple(one for one in dims if one.name == error.dim)
         text = str(error)[:MOST_TEXT]
+        if dims:
+            text = text.rpartition("; expected")[0] or text
+            text = "the operator computes with it" if isinstance(error, DimError) else text
+            raise no_dim(node, dims, text) from error
         raise GraphError(f"cannot compile {node} because of its operands: {text}") from error
     return rounded_once((results,) if isinstance(results, Tensor) else tuple(results), taken)
 

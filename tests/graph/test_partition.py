@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,38 +13,59 @@ from ansorpy.graph import View
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Attribute
 from ansorpy.graph.groups import Partition, group_of, halves
-from ansorpy.graph.interp import run
+from ansorpy.graph.interp import evaluate, run
 from ansorpy.graph.lower import lower
 from ansorpy.graph.partition import MAX_COMPUTES, partition
+from ansorpy.graph.sizes import sizes_of
 from ansorpy.te.analysis import workload_key
+from ansorpy.te.dims import Dim
 from tests.graph.random_graph import random_graph, random_inputs
 
-Arrays = Mapping[str, NDArray[np.float32]]
+Array = NDArray[Any]
 
 
-def run_groups(made: Partition, inputs: Arrays) -> dict[str, NDArray[np.float32]]:
-    """Return the outputs of a graph by the Dags of its groups, in order."""
+def run_groups(made: Partition, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the outputs of a graph by the Dags of its groups, in order.
+
+    Memory is laid out for the largest sizes of dims, and has NaN or 77 beyond the actual sizes.
+    """
     graph = made.graph
-    memory: dict[str, NDArray[np.float32]] = {}
+    sizes = sizes_of(graph, inputs) if graph.dims else {}
+    memory: dict[str, Array] = {}
 
-    def at(value: str) -> NDArray[np.float32]:
+    def whole(value: str) -> Array:
         """Return the elements of a value where they lie: in its memory, or in a view's memory."""
         shape = graph.values[value].fixed_shape
         if value in made.views:
             view = made.views[value]
-            found = at(view.of).reshape(-1)[view.at :][: prod(shape)].reshape(shape)
-            assert np.shares_memory(found, at(view.of))
+            found = whole(view.of).reshape(-1)[view.at :][: prod(shape)].reshape(shape)
+            assert np.shares_memory(found, whole(view.of))
             return found
         if value not in memory:
-            memory[value] = np.full(shape, np.nan, np.float32)
+            dtype = np.dtype(graph.values[value].dtype)
+            memory[value] = np.full(shape, np.nan if dtype.kind == "f" else 77, dtype)
         return memory[value]
 
-    memory |= {name: weight.array for name, weight in graph.weights.items()} | dict(inputs)
+    def at(value: str) -> Array:
+        """Return the elements of a value at the sizes of the inputs."""
+        extents = graph.values[value].fixed_shape
+        ends = [sizes[one.name] if isinstance(one, Dim) else one for one in extents]
+        return whole(value)[tuple(map(slice, ends))]
+
+    memory |= {name: weight.array for name, weight in graph.weights.items()}
+    for name, array in inputs.items():
+        at(name)[...] = array
     for group in made.groups:
-        low = lower(graph, group.nodes, group.outputs)
-        pairs = zip(low.dag.placeholders, low.reads, strict=True)
-        found = te.evaluate(low.dag, {one.name: at(value) for one, value in pairs})
-        for value, array in zip(low.writes, found, strict=True):
+        if group.hosted:
+            (node,) = group.nodes
+            arrays = evaluate(node, {name: at(name) for name in node.inputs if name}, graph.weights)
+            writes: Sequence[str] = node.outputs
+        else:
+            low = lower(graph, group.nodes, group.outputs)
+            pairs = zip(low.dag.placeholders, low.reads, strict=True)
+            arrays = te.evaluate(low.dag, {one.name: at(value) for one, value in pairs})
+            writes = low.writes
+        for value, array in zip(writes, arrays, strict=True):
             if value:
                 at(value)[...] = array
     return {output.name: at(output.value) for output in graph.outputs}

@@ -7,6 +7,7 @@ import numpy as np
 from ansorpy import te, topi
 from ansorpy.graph.graph import Array
 from ansorpy.graph.operator import EmptyResult, Operands, operator, value_operator
+from ansorpy.te.dims import least
 from ansorpy.te.tensor import Tensor
 
 MOST_ELEMENTS: Final = 1 << 28  # elements of a constant made from a shape: 1 GiB of float32
@@ -67,7 +68,7 @@ def _gather(on: Operands) -> Tensor:
     if on.empty(1):
         raise EmptyResult((*x.shape[:at], *on.array(1).shape, *x.shape[at + 1 :]), x.dtype)
     places = [place + extent if place < 0 else place for place in on.ints(1)]
-    if not 0 <= min(places) <= max(places) < extent:
+    if not 0 <= min(places) <= max(places) < least(extent):
         on.refuse(f"an index is beyond axis {axis} of {extent}", f"{-extent} to {extent - 1}")
     step = places[1] - places[0] if len(places) > 1 else 1
     if step == 0 or places != [places[0] + step * n for n in range(len(places))]:

@@ -77,7 +77,8 @@ def _einsum(on: Operands) -> Tensor:
         widest: dict[str, int] = {}
         for x, term in zip(tensors, terms, strict=True):
             for letter, extent in zip(term, x.shape, strict=True):
-                widest[letter] = max(extent, widest.get(letter, 1))
+                if extent != 1 or letter not in widest:
+                    widest[letter] = extent
         pairs = [_narrowed(x, term, widest) for x, term in zip(tensors, terms, strict=True)]
         tensors, terms = [x for x, _ in pairs], [term for _, term in pairs]
     return te.einsum(",".join(terms) + arrow + right, *tensors)
@@ -87,7 +88,7 @@ def _narrowed(x: Tensor, term: str, widest: Mapping[str, int]) -> tuple[Tensor, 
     """Return an operand and its term without the axes along which it is repeated."""
     repeated = [
         n for n, letter in enumerate(term)
-        if x.shape[n] == 1 < widest[letter] and term.count(letter) == 1
+        if x.shape[n] == 1 != widest[letter] and term.count(letter) == 1
     ]  # fmt: skip
     if not repeated:
         return x, term

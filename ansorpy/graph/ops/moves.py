@@ -7,6 +7,7 @@ from ansorpy import te, topi
 from ansorpy.graph.operator import EmptyResult, Operands, operator
 from ansorpy.te.broadcast import broadcast_shape
 from ansorpy.te.tensor import Tensor
+from ansorpy.topi.slicing import span
 
 
 @operator("Reshape", "allowzero", view=True)
@@ -65,12 +66,12 @@ def _slice(on: Operands) -> Tensor:
         if not -rank <= axis < rank:
             on.refuse(f"axis {axis} is not an axis of rank {rank}", f"{-rank} to {rank - 1}")
         begin[axis], end[axis], stride[axis] = first, last, step
-    spans = [
-        range(*slice(first, last, step or 1).indices(extent))
+    counts = [
+        span(first, last, step or 1, extent, f"slice {list(x.shape)}")[2]
         for first, last, step, extent in zip(begin, end, stride, x.shape, strict=True)
     ]
-    if not all(spans):
-        raise EmptyResult(tuple(map(len, spans)), x.dtype)
+    if 0 in counts:
+        raise EmptyResult(tuple(counts), x.dtype)
     return topi.strided_slice(x, begin, end, stride)
 
 
@@ -114,7 +115,7 @@ def _pad(on: Operands) -> Tensor:
         before[axis], after[axis] = pads[n], pads[n + len(axes)]
     if min(*before, *after, 0) < 0:
         first = [max(-number, 0) for number in before]
-        last = [extent - max(-n, 0) for extent, n in zip(x.shape, after, strict=True)]
+        last = [extent if n >= 0 else extent + n for extent, n in zip(x.shape, after, strict=True)]
         x = topi.strided_slice(x, first, last)
         before, after = [max(n, 0) for n in before], [max(n, 0) for n in after]
     if on.given(2):

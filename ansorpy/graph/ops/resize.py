@@ -17,7 +17,8 @@ import numpy as np
 from ansorpy import te, topi
 from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE
 from ansorpy.graph.graph import Array
-from ansorpy.graph.operator import Operands, operator
+from ansorpy.graph.operator import Operands, no_dim, operator
+from ansorpy.te.dims import Dim
 from ansorpy.te.tensor import Tensor
 
 
@@ -97,6 +98,8 @@ def _resize(on: Operands) -> Tensor:
         x = topi.cast(x, "float32" if dtype in FLOATS else "float64")
     masks = []
     for axis, line in zip(axes, lines, strict=True):
+        if line is None:
+            continue
         x, outside = _along(on, x, axis, line)
         masks += [outside] if outside.any() else []
     value = on.attribute("extrapolation_value", 0.0)
@@ -116,10 +119,13 @@ def _rounded(x: Tensor, dtype: str) -> Tensor:
     return topi.cast(x, dtype)
 
 
-def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[ResizedAxis]:
+def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[ResizedAxis | None]:
+    """Return the axes that are resized; None for a dim, which keeps its size."""
     extents = [x.shape[axis] for axis in axes]
-    if on.given(3) and on.array(3).size:
+    if on.given(3) and on.ints(3):
         sizes = list(on.ints(3))
+        _kept(on, [new == old for new, old in zip(sizes, extents, strict=False)], extents)
+        sizes, extents = ([1 if isinstance(n, Dim) else n for n in ns] for ns in (sizes, extents))
         if len(sizes) != len(axes):
             on.refuse(f"there are {len(sizes)} sizes", f"{len(axes)}, one per axis")
         scales: list[Any] = [Fraction(new, old) for new, old in zip(sizes, extents, strict=True)]
@@ -135,6 +141,8 @@ def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[ResizedAxis]:
                 f"its scales are {[float(one) for one in scales[:8]]}",
                 f"{len(axes)} positive numbers",
             )
+        _kept(on, [scale == 1 for scale in scales], extents)
+        extents = [1 if isinstance(extent, Dim) else extent for extent in extents]
         sizes = [floor(scale * old) for scale, old in zip(scales, extents, strict=True)]
     if min(sizes) < 1 or max(sizes) > LARGEST_EXTENT:
         on.refuse(f"its sizes are {sizes[:8]}", f"extents from 1 to {LARGEST_EXTENT}")
@@ -144,9 +152,17 @@ def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[ResizedAxis]:
     if len(roi) != 2 * count:
         on.refuse(f"roi has {len(roi)} numbers", f"{2 * count}")
     return [
-        ResizedAxis(old, new, scale, *((roi[n], roi[count + n]) if crop else (0.0, 1.0)))
+        None if isinstance(x.shape[axes[n]], Dim)
+        else ResizedAxis(old, new, scale, *((roi[n], roi[count + n]) if crop else (0.0, 1.0)))
         for n, (old, new, scale) in enumerate(zip(extents, sizes, scales, strict=True))
-    ]
+    ]  # fmt: skip
+
+
+def _kept(on: Operands, kept: Sequence[bool], extents: Sequence[int]) -> None:
+    """Refuse a dim that does not keep its size."""
+    for same, extent in zip(kept, extents, strict=True):
+        if isinstance(extent, Dim) and not same:
+            raise no_dim(on.node, [extent], "its positions follow from the number")
 
 
 def _along(on: Operands, x: Tensor, axis: int, line: ResizedAxis) -> tuple[Tensor, Array]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from ansorpy.te.dims import Dim
+
 Part = tuple[int, int, int]  # axis of the source, stride within it, extent: at least 2
 
 
@@ -12,8 +14,8 @@ class Movement:
     """The elements of a source in another order and shape.
 
     An axis of the result is a row of parts of axes of the source, outermost first; an axis of
-    extent 1 has no parts. Source: the InfiniTensor exercise on merging transposes, generalised to
-    reshapes.
+    extent 1 has no parts. A dim is one part, alone. Source: the InfiniTensor exercise on merging
+    transposes, generalised to reshapes.
     """
 
     source: tuple[int, ...]
@@ -38,7 +40,12 @@ class Movement:
             left = extent
             while left > 1:
                 axis, stride, size = parts.pop()
-                if left % size == 0:
+                if isinstance(left, Dim) or isinstance(size, Dim):
+                    if left != size:
+                        return None
+                    group.append((axis, stride, size))
+                    left = 1
+                elif left % size == 0:
                     group.append((axis, stride, size))
                     left //= size
                 elif size % left == 0:
@@ -55,8 +62,8 @@ class Movement:
     def blocks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The movement in its normal form: extents of the source, and their permutation.
 
-        Extents of 1 are dropped, and neighbours that stay neighbours are one extent. A movement
-        that keeps the order has at most one extent.
+        Extents of 1 are dropped, and neighbours that stay neighbours are one extent, but for dims.
+        A movement that keeps the order, without dims, has at most one extent.
         """
         strides = [1] * (len(self.source) + 1)
         for n in range(len(self.source) - 1, -1, -1):
@@ -64,7 +71,8 @@ class Movement:
         merged: list[tuple[int, int]] = []  # stride in elements of the source, extent
         for axis, inner, extent in chain.from_iterable(self.axes):
             stride = strides[axis + 1] * inner
-            if merged and merged[-1][0] == stride * extent:
+            dims = isinstance(extent, Dim) or (merged and isinstance(merged[-1][1], Dim))
+            if merged and merged[-1][0] == stride * extent and not dims:
                 merged[-1] = stride, merged[-1][1] * extent
             else:
                 merged.append((stride, extent))

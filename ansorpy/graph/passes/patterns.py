@@ -8,6 +8,7 @@ import numpy as np
 
 from ansorpy.graph.graph import Node
 from ansorpy.graph.passes.rewriter import SCALAR_ELEMENTS, Rewriter
+from ansorpy.te.dims import dims_in
 
 TOLERANCE: Final = 2.0**-20  # relative; a constant in float32 is within 2^-24 of its formula
 _DEPTH: Final = 8  # products inside one another
@@ -124,6 +125,8 @@ def mean_of(name: str, at: Rewriter) -> tuple[str, tuple[int, ...]] | None:
     if node is None or axes is None:
         return None
     shape = at.shape(node.inputs[0])
+    if dims_in(shape[axis] for axis in axes):
+        return None
     count = prod(shape[axis] for axis in axes)
     share = 1.0 if node.op == "ReduceMean" else 1 / count
     return (node.inputs[0], axes) if near(product.factor, share) else None

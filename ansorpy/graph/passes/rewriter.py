@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.graph.builder import GraphBuilder
+from ansorpy.graph.builder import GraphBuilder, is_known
 from ansorpy.graph.graph import Array, Graph, Node, Weight
+from ansorpy.te.dims import dims_in
 
 SCALAR_ELEMENTS: Final = 1 << 16  # elements of a constant that is searched for one common value
 
@@ -70,16 +71,14 @@ class Rewriter(GraphBuilder):
 
     def number(self, array: Array, like: Node, dtype: str | None = None) -> str:
         """Add a constant of a fresh name, or return an equal one."""
-        weight = Weight.of(array, dtype)
-        name = self._digests.get(weight.digest)
-        if name is None:
-            name = self.weight(self.fresh(like.outputs[0]), weight)
-            self._digests[weight.digest] = name
-        return name
+        return self._constant(Weight.of(array, dtype), like)
 
     def ints(self, values: Sequence[int], like: Node) -> str:
-        """Add a vector of int64, such as a shape, or return an equal constant."""
-        return self.number(np.array(values, np.int64).reshape(-1), like)
+        """Add a vector of int64, such as a shape, or return an equal constant; dims stay dims."""
+        vector = Weight.of(np.array(values, np.int64).reshape(-1))
+        if dims_in(values):
+            vector = vector.with_dims(vector.shape, values)
+        return self._constant(vector, like)
 
     def maker(self, name: str, *ops: str) -> Node | None:
         """Return the node that computes a value, if it is one of these operators."""
@@ -97,9 +96,16 @@ class Rewriter(GraphBuilder):
         return sum(len(self.before.readers.get(one, ())) for one in every) == 1
 
     def known(self, name: str) -> Array | None:
-        """Return the values of a constant, None if they are not at hand."""
+        """Return the values of a constant, None if they are not at hand, or depend on dims."""
         weight = self.weights.get(name)
-        return None if weight is None or weight.load is None else weight.array
+        return None if weight is None or not is_known(weight) else weight.array
+
+    def extents(self, name: str) -> tuple[int, ...] | None:
+        """Return the integers of a constant, dims as they are; None if it is not at hand."""
+        if name in self.weights and self.weights[name].sizes:
+            return self.weights[name].sizes
+        array = self.known(name)
+        return None if array is None else tuple(array.reshape(-1).tolist())
 
     def scalar(self, name: str) -> float | None:
         """Return the number that all elements of a constant equal; None if there is no such.
@@ -107,7 +113,7 @@ class Rewriter(GraphBuilder):
         Constants of more than SCALAR_ELEMENTS elements and of bfloat16 are not searched.
         """
         weight = self.weights.get(name)
-        if weight is None or weight.dtype in ("bfloat16", "bool"):
+        if weight is None or weight.dims or weight.dtype in ("bfloat16", "bool"):
             return None
         if not 0 < weight.elements <= SCALAR_ELEMENTS or weight.load is None:
             return None
@@ -118,6 +124,13 @@ class Rewriter(GraphBuilder):
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a value in numbers."""
         return self.values[name].fixed_shape
+
+    def _constant(self, weight: Weight, like: Node) -> str:
+        name = self._digests.get(weight.digest)
+        if name is None:
+            name = self.weight(self.fresh(like.outputs[0]), weight)
+            self._digests[weight.digest] = name
+        return name
 
 
 Rule = Callable[[Node, Rewriter], Sequence[str] | None]

@@ -91,7 +91,7 @@ def _emitted(
 ) -> Sequence[str]:
     """Add a movement of a source to a shape, in place of the Transpose `last`."""
     extents, order = moved.blocks
-    if len(extents) < 2:
+    if order == tuple(range(len(order))):
         if at.shape(source) == shape:
             return (source,)
         return at.add("Reshape", (source, at.ints(shape, last)), last.outputs, None, last.name)

@@ -36,9 +36,14 @@ def sent(graph: Graph) -> Sent:
     """Return the document of a graph that the passes have simplified.
 
     Raises:
-        GraphError: an extent is symbolic, an operator refuses its operands, or the values of a
-            weight are needed and not at hand.
+        GraphError: an extent is symbolic or a dim, an operator refuses its operands, or the values
+            of a weight are needed and not at hand.
     """
+    if graph.dims:
+        raise GraphError(
+            f"cannot write graph {graph.name!r} without weights because {graph.dims[0].name} is a"
+            " dim; expected numbers"
+        )
     decisive = decisive_weights(graph)
     read = [name for node in graph.nodes for name in node.inputs if name in graph.weights]
     read += [output.value for output in graph.outputs if output.value in graph.weights]
