@@ -20,7 +20,8 @@ def read_model(
 
     Args:
         path: a file of ONNX, or the document of a graph, whose weights have no values.
-        bind: values of symbolic extents by name, and of scalar inputs by name.
+        bind: values of symbolic extents and of scalar inputs by name; a dim leaves the extent to
+            each call.
         shapes: shapes of inputs by name.
         hosted: NumPy may compute operators that have no kernel.
 

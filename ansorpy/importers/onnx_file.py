@@ -1,8 +1,9 @@
 """A file of ONNX becomes a graph of operators of opset 23."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import onnx
@@ -10,18 +11,23 @@ from google.protobuf.message import DecodeError
 
 from ansorpy.errors import GraphError
 from ansorpy.graph import Extent, Graph, Symbol, Weight
-from ansorpy.graph.builder import GraphBuilder
+from ansorpy.graph.builder import FOLD_BYTES, GraphBuilder
 from ansorpy.graph.graph import Array
+from ansorpy.graph.merge import at_a_size, merged, sampled
 from ansorpy.graph.remedies import shape_option
 from ansorpy.importers.onnx_facts import check_declared
 from ansorpy.importers.onnx_functions import LocalFunctions, check_functions, inlined
 from ansorpy.importers.onnx_nodes import DOMAINS, MOST_DEPTH, MOST_NODES, NodeImporter
 from ansorpy.importers.onnx_old import converted, state_meanings
 from ansorpy.importers.onnx_values import KEPT_VALUES, dense, dtype_of
+from ansorpy.te.dims import Dim, dims_in
 
 OPSET: Final = 23  # operators are defined for this version of ONNX's operator set
 LARGEST_EXTENT: Final = 1 << 31  # largest value of a symbolic extent
 
+SIZED_BYTES: Final = 1 << 27  # bytes of a constant that follows from dims: masks, positions
+
+Number = TypeVar("Number", int, float)
 Bindings = Mapping[str, float]
 Shapes = Mapping[str, Sequence[int]]
 
@@ -32,8 +38,9 @@ def graph_of_file(
     """Return the graph of a model in a file.
 
     Args:
-        bind: values of symbolic extents by name, and of scalar inputs by name.
-        shapes: shapes of inputs by name.
+        bind: values of symbolic extents and of scalar inputs by name; a `te.dim` leaves the extent
+            to each call.
+        shapes: shapes of inputs by name, whose extents may be dims.
         hosted: NumPy may compute operators that have no kernel.
 
     Raises:
@@ -58,6 +65,8 @@ def graph_of_model(
 ) -> Graph:
     """Return the graph of a model in memory; arguments as for `graph_of_file`.
 
+    A model with dims is imported at several of their sizes (`merged`).
+
     Args:
         folder: the folder that may hold external data.
         name: the name of the graph.
@@ -69,6 +78,64 @@ def graph_of_model(
         GraphError: a node cannot be compiled.
     """
     bind, shapes = bind or {}, shapes or {}
+    imported = partial(
+        _imported, model, folder=folder, name=name, constants=constants, hosted=hosted,
+        weights=weights,
+    )  # fmt: skip
+    dims = dims_in((*bind.values(), *(n for shape in shapes.values() for n in shape)))
+    dims = tuple(one for one in dims if one.low < one.high)
+    _check_dims(model, bind, dims)
+    graphs, sizes = list[Graph](), sampled(dims)
+    for at in sizes:
+        try:
+            made = imported(
+                bind={key: _number(value, at) for key, value in bind.items()},
+                shapes={key: [_number(n, at) for n in shape] for key, shape in shapes.items()},
+                sized_bytes=SIZED_BYTES if dims else FOLD_BYTES,
+            )
+        except GraphError as error:
+            if not graphs:
+                raise
+            raise at_a_size(error, at, dims) from error
+        graphs.append(made)
+    return merged(graphs, sizes, dims) if dims else graphs[0]
+
+
+def _number(value: Number, sizes: Mapping[str, int]) -> Number:
+    """Return the size of a dim, or another value as it is."""
+    return sizes.get(value.name, value.high) if isinstance(value, Dim) else value
+
+
+def _check_dims(model: onnx.ModelProto, bind: Bindings, dims: Sequence[Dim]) -> None:
+    """Refuse two dims of one name, and a dim as the value of an input."""
+    names = [one.name for one in dims]
+    for one in dims:
+        if names.count(one.name) > 1:
+            raise GraphError(
+                f"cannot take two ranges of dim {one.name}; expected one range of each dim"
+            )
+    inputs = {value.name for value in model.graph.input}
+    symbols = {one.name for value in model.graph.input for one in _symbols(value)}
+    for name, value in bind.items():
+        if isinstance(value, Dim) and name in inputs - symbols:
+            raise GraphError(
+                f"cannot bind input {name[:80]!r} to {value!r} because it is a value;"
+                " expected a number"
+            )
+
+
+def _imported(
+    model: onnx.ModelProto,
+    bind: Bindings,
+    shapes: Shapes,
+    folder: Path | None,
+    name: str,
+    constants: Mapping[str, Array] | None,
+    hosted: bool,
+    weights: Mapping[str, Weight] | None,
+    sized_bytes: int,
+) -> Graph:
+    """Return the graph of a model at numbers; arguments as for `graph_of_model`."""
     check_declared(model)
     functions = LocalFunctions(_at_opset, _opset)
     if model.functions:
@@ -77,7 +144,7 @@ def graph_of_model(
     if model.graph.sparse_initializer:
         model = _dense(model, folder)
     model, tensors = _at_opset(model)
-    builder = GraphBuilder(name, hosted)
+    builder = GraphBuilder(name, hosted, sized_bytes=sized_bytes)
     nodes = NodeImporter(builder, _opset(model), folder, functions)
     scope: dict[str, str] = {}
     given = {tensor.name for tensor in tensors}
@@ -164,9 +231,7 @@ def _without_weights(model: onnx.ModelProto, names: set[str]) -> onnx.ModelProto
 def _check_names(values: Sequence[onnx.ValueInfoProto], bind: Bindings, shapes: Shapes) -> None:
     """Refuse bindings and shapes whose names the model does not have."""
     known = {value.name for value in values}
-    dims = {
-        extent.name for value in values for extent in _extents(value) if isinstance(extent, Symbol)
-    }
+    dims = {one.name for value in values for one in _symbols(value)}
     for kind, names, expected in (("bind", bind, known | dims), ("shape", shapes, known)):
         for one in names:
             if one not in expected:
@@ -211,6 +276,10 @@ def _input(
         number = np.array(bind[value.name], "float32" if dtype == "bfloat16" else dtype)
         return builder.bind(value.name, Weight.of(number.reshape((1,) * len(shape))))
     return builder.input(value.name, shape, dtype)
+
+
+def _symbols(value: onnx.ValueInfoProto) -> list[Symbol]:
+    return [extent for extent in _extents(value) if isinstance(extent, Symbol)]
 
 
 def _extents(value: onnx.ValueInfoProto) -> tuple[Extent, ...]:
