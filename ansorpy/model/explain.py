@@ -11,6 +11,7 @@ from ansorpy.graph.passes import Simplified
 from ansorpy.graph.pieces import pieces
 from ansorpy.model.tasks import tasks_of
 from ansorpy.te.analysis import flop_count
+from ansorpy.te.dims import Dim
 
 TOO_LONG: Final = f"more than {SUSPECT:g} times as long as its bytes and operations explain"
 
@@ -28,6 +29,7 @@ def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:
     before = Counter(node.op for node in graph.nodes)
     lines = [
         f"{graph.name}: {len(graph.nodes)} nodes: {_counts(before)}",
+        *(f"each call decides {one}" for one in graph.dims),
         *(f"pass {name}: {sites} sites" for name, sites in simplified.sites.items()),
         f"{len(simplified.graph.nodes)} nodes after passes; {len(parted.views)} views need no"
         f" kernel; {len(tasks.parts)} kernel calls of {len(tasks.dags)} tasks,"
@@ -53,4 +55,8 @@ def _counts(ops: Counter[str]) -> str:
 
 def _shapes(graph: Graph, group: NodeGroup) -> str:
     infos = [graph.values[name] for name in group.outputs]
-    return ", ".join(f"{info.dtype}{list(info.fixed_shape)}" for info in infos)
+    return ", ".join(f"{info.dtype}[{', '.join(map(_extent, info.fixed_shape))}]" for info in infos)
+
+
+def _extent(extent: int) -> str:
+    return extent.name if isinstance(extent, Dim) else str(extent)

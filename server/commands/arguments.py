@@ -24,8 +24,8 @@ Cores = Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.
 Bind = Annotated[
     list[str] | None,
     typer.Option(
-        help="K=512 binds a symbol, or a scalar input of a model. K=1..512 leaves a symbol of a"
-        " text to each call of the kernel, both ends included; K=8..512:8 to multiples of 8, and"
+        help="K=512 binds a symbol, or a scalar input of a model. K=1..512 leaves a symbol to each"
+        " call, both ends included; K=8..512:8 to multiples of 8, and"
         " K=1..512@1..8:0.9+512:0.1 says how often calls have which sizes."
     ),
 ]

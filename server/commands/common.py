@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 WRONG_INPUT: Final = 2
 PLACE: Final = re.compile(r"[^\n]*?:(\d+):(\d+): ")  # place of an error in a text
 CONTEXT_COLUMNS: Final = 70  # columns of the line that are shown on each side of an error
+# Forms of `--bind`, for messages.
+FORMS: Final = "NAME=512, NAME=1..512 or NAME=8..512:8@8:0.9+64..512:0.1"
 NOTHING_SURVIVED: Final = 3
 NO_SERVICE: Final = 4
 
@@ -210,12 +212,32 @@ def extents(texts: list[str] | None) -> dict[str, int]:
     Raises:
         SpecError: names the invalid option.
     """
+    return _with_dims(pairs(texts, "--bind", whole, FORMS))
+
+
+def bindings(texts: list[str] | None) -> dict[str, float]:
+    """Return the options of `--bind` of a model as a mapping: a number, or a dim for a range.
+
+    Raises:
+        SpecError: names the invalid option.
+    """
+    return _with_dims(pairs(texts, "--bind", _number_or_range, FORMS))
+
+
+def _with_dims(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with a dim for each range; a dim has an identifier as its name."""
     from ansorpy.te.dims import dim
 
-    found = pairs(
-        texts, "--bind", whole, "NAME=512, NAME=1..512 or NAME=8..512:8@8:0.9+64..512:0.1"
-    )
-    return {n: dim(n, *size) if isinstance(size, tuple) else size for n, size in found.items()}
+    return {
+        name: dim(re.sub(r"\W", "_", name, flags=re.ASCII), *value)
+        if isinstance(value, tuple)
+        else value
+        for name, value in values.items()
+    }
+
+
+def _number_or_range(text: str) -> float | tuple[int, int, int, dict[str, float]]:
+    return whole(text) if ".." in text else number(text)
 
 
 def whole(text: str) -> int | tuple[int, int, int, dict[str, float]]:

@@ -14,7 +14,7 @@ from ansorpy.errors import RunError
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
-    numbers,
+    bindings,
     read_settings,
     shapes_of,
     stop,
@@ -84,7 +84,7 @@ def _tuned(
     from ansorpy.tuner.process_age import process_begin_s
     from ansorpy.tuner.rule_sets.sets import find_rules
 
-    request = request_of(options, Path(file), target, out, numbers(bind), shapes_of(shape))
+    request = request_of(options, Path(file), target, out, bindings(bind), shapes_of(shape))
     settings = read_settings()
     rules = find_rules(target.kind, options.allow, options.without, settings.rules_dir)
     kept = store_of(store or settings.store)
@@ -109,7 +109,7 @@ def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str
     from ansorpy.importers.model_file import read_model
     from ansorpy.model.explain import explanation
 
-    graph = read_model(Path(file), numbers(bind), shapes_of(shape), hosted=True)
+    graph = read_model(Path(file), bindings(bind), shapes_of(shape), hosted=True)
     simplified = simplify(graph)
     return explanation(graph, simplified, partition(simplified.graph))
 
