@@ -253,7 +253,7 @@ LINES = {
     "ansorpy/expr": 2_150,
     "ansorpy/features": 2_550,
     "ansorpy/frontends": 2_260,
-    "ansorpy/graph": 6_700,
+    "ansorpy/graph": 6_965,
     "ansorpy/importers": 2_400,
     "ansorpy/loopir": 6_080,
     "ansorpy/measure": 10_820,

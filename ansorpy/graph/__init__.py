@@ -10,6 +10,7 @@
     chains.py       groups that one kernel may compute in blocks of rows: attention
     lower.py        the Dag of a group, whose operands have canonical names
     merge.py        graphs of one model at several sizes become one graph with dims
+    unjoin.py       axes that join a dim with other extents are axes of their own
     sizes.py        a graph with dims at given sizes
     wire/           a graph as a document without the values of its weights
     interp.py       runs a graph by the meaning of its operators: the oracle of every pass

@@ -9,6 +9,7 @@ is refused.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import prod
 from typing import Final, NoReturn
 
@@ -21,6 +22,7 @@ from ansorpy.graph.lower import NodeTensors
 from ansorpy.graph.operator import no_dim, operator_of
 from ansorpy.graph.passes.dead import dead
 from ansorpy.graph.sizes import weight_at
+from ansorpy.graph.unjoin import JoinedExtent, unjoined
 from ansorpy.te.dims import MOST_DIMS, Dim, dims_in
 
 MOST_SIZES: Final = 64  # elements of a constant that may be sizes one by one
@@ -85,16 +87,27 @@ class _Merge:
         """Return the graph with dims, after every node of it was built."""
         for number, other in enumerate(self.others, 1):
             self._same_nodes(other, number)
-        values = {name: self._value(name) for name in self.first.values}
+        shapes = {name: self._shape(name) for name in self.first.values}
+        joined = {
+            name: tuple(one for one in shape if not isinstance(one, Symbol))
+            for name, shape in shapes.items()
+            if any(isinstance(one, JoinedExtent) for one in shape)
+        }
+        values = {
+            name: info if name in joined else replace(info, shape=_without_joined(shapes[name]))
+            for name, info in self.first.values.items()
+        }
         shaped = {
             node.inputs[1]: values[node.outputs[0]].fixed_shape
             for node in self.first.nodes
-            if node.op in SHAPED and dims_in(values[node.outputs[0]].shape)
+            if node.op in SHAPED
         }
         weights = {
             name: self._weight(name, values[name], shaped.get(name)) for name in self.first.weights
         }
         made = replace(self.first, values=values, weights=weights)
+        if joined:
+            made = dead(unjoined(made, joined)).graph
         made.check()
         facts_of = NodeFactsOf(made)
         for node in made.nodes:
@@ -114,24 +127,24 @@ class _Merge:
             node = longest.nodes[min(len(self.first.nodes), len(other.nodes)) - 1]
             self._refuse(node, number, "the model has other nodes behind it", "")
 
-    def _value(self, name: str) -> ValueInfo:
-        """Return the facts of a value, whose extents may be dims."""
-        info = self.first.values[name]
+    def _shape(self, name: str) -> tuple[Extent | JoinedExtent, ...]:
+        """Return the shape of a value, whose extents may be dims, or products of them."""
         shapes = [one.values[name].shape for one in (self.first, *self.others)]
-        extents: list[Extent] = []
+        extents: list[Extent | JoinedExtent] = []
         for number, shape in enumerate(shapes):
-            if len(shape) != len(info.shape):
+            if len(shape) != len(shapes[0]):
                 self._refuse(self._node(name), number, f"{name[:80]!r} has rank {len(shape)}", "")
         for axis, same in enumerate(zip(*shapes, strict=True)):
-            extent = self._extent(same)
-            if extent is None:
+            known = self._extent(same)
+            extent = self._joined(same) if known is None else known
+            if extent is None or (isinstance(extent, JoinedExtent) and name in self.first.weights):
                 number = next(n for n, one in enumerate(same) if one != same[0])
                 self._refuse(
                     self._node(name), number, f"axis {axis} of its result is {same[number]}",
                     f" for {same[0]} at the largest size: no dim alone is an extent",
                 )  # fmt: skip
             extents.append(extent)
-        return replace(info, shape=tuple(extents))
+        return tuple(extents)
 
     def _extent(self, same: Sequence[Extent]) -> Extent | None:
         """Return the extent that has these sizes in the graphs; None if it is no dim."""
@@ -144,12 +157,23 @@ class _Merge:
                 return dim
         return None
 
+    def _joined(self, same: Sequence[Extent]) -> JoinedExtent | None:
+        """Return the product of dims and a number that has these sizes; None if there is none."""
+        numbers = [one for one in same if isinstance(one, int)]
+        for count in range(1, len(self.dims) + 1):
+            for dims in combinations(self.dims, count):
+                sizes = [prod(at[one.name] for one in dims) for at in self.sizes]
+                factor = numbers[0] // sizes[0] if len(numbers) == len(same) else 0
+                if factor and [factor * one for one in sizes] == numbers:
+                    return JoinedExtent(dims, factor)
+        return None
+
     def _weight(self, name: str, value: ValueInfo, shape: Sequence[int] | None) -> Weight:
         """Return a constant, whose extents or elements may be dims."""
         every = [one.weights[name] for one in (self.first, *self.others)]
         weight = every[0]
         if shape is not None:
-            return weight.with_dims(weight.shape, shape)
+            return weight.with_dims(weight.shape, shape) if dims_in(shape) else weight
         if all(one.digest == weight.digest for one in every):
             return weight
         if dims_in(value.shape):
@@ -185,6 +209,10 @@ class _Merge:
         changed = [one for one in self.dims if self.sizes[number][one.name] != one.high]
         at = ", ".join(f"{one.name} = {self.sizes[number][one.name]}" for one in changed)
         raise no_dim(node, changed or self.dims, f"{because} at {at}{more}")
+
+
+def _without_joined(shape: Sequence[Extent | JoinedExtent]) -> tuple[Extent, ...]:
+    return tuple(one for one in shape if not isinstance(one, JoinedExtent))
 
 
 def _shaped(graph: Graph) -> Graph:

@@ -224,9 +224,10 @@ def one_node(op: str, *weights: Any, shape: Shape = ("N", "L", 6), **attributes:
 @pytest.mark.parametrize(
     ("arguments", "attributes", "message"),
     [
-        (("Reshape", [-1, 6]), {}, r"keep N of node 'reshape_0' \(Reshape\) as a dim because axis 0"
-         r" of its result is 9 at N = 1 for 36 at the largest size"),
-        (("Flatten",), {}, r"keep L of .*axis 1 of its result is 12 at L = 2 for 54"),
+        (("Reshape", [-1, 6]), {}, r"keep N, L of node 'reshape_0' \(Reshape\) as a dim because the"
+         r" model returns its result of extents \[N \* L, 6\]; expected a number: .* --bind N=1"),
+        (("Flatten",), {}, r"keep L of .*the model returns its result of extents \[N, 6 \* L\]"),
+        (("Reshape", [2, -1]), {}, r"keep N, L of .*because its result has extents \[2, 3 \* N"),
         (("ReduceMean",), {"axes": (1,)}, r"keep L of .*because the operator computes with it"),
         (("Gather", np.int64(-1)), {"axis": 1}, "keep L of .*the operator computes with it"),
         (("Gather", np.int64(2)), {"axis": 1}, "keep L of the model|keep L as a dim because of"),
@@ -234,7 +235,7 @@ def one_node(op: str, *weights: Any, shape: Shape = ("N", "L", 6), **attributes:
         (("Slice", [1], [9], [1]), {}, r"axis 1 of its result is 1 at L = 2 for 8"),
         (("Concat", np.ones((4, 9, 6), np.float32)), {"axis": 2}, "cannot concatenate"),
         (("Squeeze", [0]), {}, "cannot squeeze"),
-        (("Tile", [1, 2, 1]), {}, r"axis 1 of its result is 4 at L = 2 for 18"),
+        (("Tile", [1, 2, 1]), {}, r"its result has extents \[N, 2 \* L, 6\]"),
         (("Pad", [0, 1, 0, 0, 0, 0]), {}, r"axis 1 of its result is 3 at L = 2 for 10"),
         (("CumSum", np.int64(1)), {}, "keep L of .*"),
     ],
@@ -244,3 +245,51 @@ def test_a_node_that_needs_the_number_is_refused_with_its_remedy(
 ) -> None:
     with pytest.raises(GraphError, match=message):
         one_node(*arguments, **attributes)
+
+
+def test_joined_axes_are_apart() -> None:
+    at = Writer(x=("B", "L", 8), bias=(1, 2, 1, "L"))
+    batch, length = at.size("x", 0), at.size("x", 1)
+    rows = at("Reshape", at("Transpose", "x", perm=(1, 0, 2)), at.ints(-1, 8))
+    both = at("Relu", at("Gemm", rows, at.random(8, 8), at.random(8), transB=1))
+    both = at("LayerNormalization", both, at.random(8), axis=1)
+    heads = at("Mul", batch, at.ints(2))
+    parts = at("Reshape", both, at("Concat", length, heads, at.ints(4), axis=0))
+    query = at("Mul", at("Transpose", parts, perm=(1, 0, 2)), at.random(1, 1, 4))
+    scores = at("MatMul", query, at("Transpose", parts, perm=(1, 2, 0)))
+    four = at("Concat", batch, at.ints(2), length, length, axis=0)
+    masked = at("Add", at("Reshape", scores, four), "bias")
+    weights = at("Reshape", masked, at("Concat", heads, length, length, axis=0))
+    values = at("Reshape", at("Reshape", query, at.ints(-1, 4)),
+                at("Concat", heads, length, at.ints(4), axis=0))  # fmt: skip
+    mixed = at("MatMul", at("Softmax", weights, axis=-1), values)
+    flat = at("MatMul", at("Reshape", mixed, at.ints(-1, 4)), at.random(4, 3))
+    shape = at("Concat", batch, at.ints(2), length, at.ints(3), axis=0)
+    model = at.model(at("Reshape", flat, shape))
+    parted = divided(model, {"B": B, "L": L})
+    for size, steps in ((1, 2), (3, 9), (2, 5)):
+        agree(model, parted, {"x": floats(size, steps, 8), "bias": floats(1, 2, 1, steps)})
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "message"),
+    [
+        ("Softmax", {"axis": 0}, r"keep N, L of node 'softmax_\d' \(Softmax\) as a dim because"
+         r" an axis of its operands joins it with other extents; expected a number"),
+        ("CumSum", {}, "keep N, L of .*an axis of its operands joins it"),
+        ("MatMul", {}, "keep N, L of .*an axis of its operands joins it"),
+        ("Add", {}, "keep N, L of .*an axis of its operands joins it"),
+    ],
+)  # fmt: skip
+def test_a_node_that_needs_a_joined_axis_is_refused(
+    op: str, attributes: dict[str, Any], message: str
+) -> None:
+    at = Writer(x=("N", "L", 6))
+    rows, other = (
+        at("Reshape", name, at.ints(-1, 6)) for name in ("x", at("Transpose", "x", perm=(1, 0, 2)))
+    )
+    more = {"CumSum": [at.weight(0, np.int64)], "Add": [other], "Softmax": []}
+    turned = at("Transpose", rows, perm=(1, 0)) if op == "MatMul" else rows
+    made = at(op, turned, *more.get(op, [rows]), **attributes)
+    with pytest.raises(GraphError, match=message):
+        graph_of_model(at.model(made), {"N": N, "L": L})
