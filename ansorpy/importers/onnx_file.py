@@ -1,7 +1,8 @@
 """A file of ONNX becomes a graph of operators of opset 23."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -19,7 +20,7 @@ from ansorpy.importers.onnx_facts import check_declared
 from ansorpy.importers.onnx_functions import LocalFunctions, check_functions, inlined
 from ansorpy.importers.onnx_nodes import DOMAINS, MOST_DEPTH, MOST_NODES, NodeImporter
 from ansorpy.importers.onnx_old import converted, state_meanings
-from ansorpy.importers.onnx_values import KEPT_VALUES, dense, dtype_of
+from ansorpy.importers.onnx_values import KEPT_VALUES, dense, dtype_of, weight_of
 from ansorpy.te.dims import Dim, dims_in
 
 OPSET: Final = 23  # operators are defined for this version of ONNX's operator set
@@ -78,20 +79,20 @@ def graph_of_model(
         GraphError: a node cannot be compiled.
     """
     bind, shapes = bind or {}, shapes or {}
-    imported = partial(
-        _imported, model, folder=folder, name=name, constants=constants, hosted=hosted,
-        weights=weights,
-    )  # fmt: skip
+    check_declared(model)
+    source = _Source.of(model, folder)
     dims = dims_in((*bind.values(), *(n for shape in shapes.values() for n in shape)))
     dims = tuple(one for one in dims if one.low < one.high)
     _check_dims(model, bind, dims)
     graphs, sizes = list[Graph](), sampled(dims)
     for at in sizes:
         try:
-            made = imported(
-                bind={key: _number(value, at) for key, value in bind.items()},
-                shapes={key: [_number(n, at) for n in shape] for key, shape in shapes.items()},
-                sized_bytes=SIZED_BYTES if dims else FOLD_BYTES,
+            made = source.graph(
+                GraphBuilder(name, hosted, sized_bytes=SIZED_BYTES if dims else FOLD_BYTES),
+                {key: _number(value, at) for key, value in bind.items()},
+                {key: [_number(n, at) for n in shape] for key, shape in shapes.items()},
+                constants or {},
+                weights or {},
             )
         except GraphError as error:
             if not graphs:
@@ -124,52 +125,72 @@ def _check_dims(model: onnx.ModelProto, bind: Bindings, dims: Sequence[Dim]) -> 
             )
 
 
-def _imported(
-    model: onnx.ModelProto,
-    bind: Bindings,
-    shapes: Shapes,
-    folder: Path | None,
-    name: str,
-    constants: Mapping[str, Array] | None,
-    hosted: bool,
-    weights: Mapping[str, Weight] | None,
-    sized_bytes: int,
-) -> Graph:
-    """Return the graph of a model at numbers; arguments as for `graph_of_model`."""
-    check_declared(model)
-    functions = LocalFunctions(_at_opset, _opset)
-    if model.functions:
-        check_functions(model, MOST_NODES, MOST_DEPTH)
-        model, functions = inlined(model, functions)
-    if model.graph.sparse_initializer:
-        model = _dense(model, folder)
-    model, tensors = _at_opset(model)
-    builder = GraphBuilder(name, hosted, sized_bytes=sized_bytes)
-    nodes = NodeImporter(builder, _opset(model), folder, functions)
-    scope: dict[str, str] = {}
-    given = {tensor.name for tensor in tensors}
-    values = [value for value in model.graph.input if value.name not in given]
-    _check_names(values, bind, shapes)
-    for value in values:
-        scope[value.name] = (
-            builder.constant(value.name, constants[value.name])
-            if constants and value.name in constants
-            else nodes.given(_input(builder, value, bind, shapes))
+@dataclass(frozen=True)
+class _Source:
+    """A model at the opset of the operators, without functions; its weights are read once."""
+
+    model: onnx.ModelProto
+    tensors: Sequence[onnx.TensorProto]
+    functions: LocalFunctions
+    folder: Path | None
+
+    @classmethod
+    def of(cls, model: onnx.ModelProto, folder: Path | None) -> "_Source":
+        """Return the source of a model, whose functions are inlined."""
+        functions = LocalFunctions(_at_opset, _opset)
+        if model.functions:
+            check_functions(model, MOST_NODES, MOST_DEPTH)
+            model, functions = inlined(model, functions)
+        if model.graph.sparse_initializer:
+            model = _dense(model, folder)
+        return cls(*_at_opset(model), functions, folder)
+
+    @cached_property
+    def weights(self) -> tuple[tuple[str, Weight], ...]:
+        """The initializers by name."""
+        return tuple(
+            (one.name, weight_of(one, self.folder, f"initializer {one.name[:80]!r}"))
+            for one in self.tensors
         )
-    nodes.weights(tensors, scope)
-    for key, weight in (weights or {}).items():
-        scope[key] = builder.weight(nodes.fresh(key), weight)
-    nodes.nodes(model.graph.node, scope)
-    if not model.graph.output:
-        raise GraphError(f"cannot import {name!r} because it has no outputs; expected one or more")
-    for output in model.graph.output:
-        if output.name not in scope:
-            raise GraphError(
-                f"cannot import {name!r} because output {output.name[:80]!r} is not defined;"
-                " expected a value of the graph"
+
+    def graph(
+        self,
+        builder: GraphBuilder,
+        bind: Bindings,
+        shapes: Shapes,
+        constants: Mapping[str, Array],
+        weights: Mapping[str, Weight],
+    ) -> Graph:
+        """Return the graph at numbers, added to a builder; arguments as for `graph_of_model`."""
+        model, name = self.model, builder.name
+        nodes = NodeImporter(builder, _opset(model), self.folder, self.functions)
+        scope: dict[str, str] = {}
+        given = {tensor.name for tensor in self.tensors}
+        values = [value for value in model.graph.input if value.name not in given]
+        _check_names(values, bind, shapes)
+        for value in values:
+            scope[value.name] = (
+                builder.constant(value.name, constants[value.name])
+                if value.name in constants
+                else nodes.given(_input(builder, value, bind, shapes))
             )
-        builder.output(output.name, scope[output.name])
-    return builder.graph()
+        for key, weight in self.weights:
+            nodes.define(key, weight, scope)
+        for key, weight in weights.items():
+            nodes.define(key, weight, scope)
+        nodes.nodes(model.graph.node, scope)
+        if not model.graph.output:
+            raise GraphError(
+                f"cannot import {name!r} because it has no outputs; expected one or more"
+            )
+        for output in model.graph.output:
+            if output.name not in scope:
+                raise GraphError(
+                    f"cannot import {name!r} because output {output.name[:80]!r} is not defined;"
+                    " expected a value of the graph"
+                )
+            builder.output(output.name, scope[output.name])
+        return builder.graph()
 
 
 def _dense(model: onnx.ModelProto, folder: Path | None) -> onnx.ModelProto:

@@ -72,7 +72,7 @@ class NodeImporter:
         """
         for tensor in tensors:
             weight = weight_of(tensor, self.folder, f"initializer {tensor.name[:80]!r}")
-            self._define(tensor.name, weight, scope)
+            self.define(tensor.name, weight, scope)
 
     def initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
         """Add the initializers of a body, sparse ones too; errors as `weights`."""
@@ -237,7 +237,8 @@ class NodeImporter:
         body.ParseFromString(text)
         return body if body.node else None
 
-    def _define(self, name: str, weight: Weight, scope: Scope) -> None:
+    def define(self, name: str, weight: Weight, scope: Scope) -> None:
+        """Add a constant, under a name that no value has."""
         scope[name] = self.builder.weight(self.fresh(name), weight)
 
     def _constant(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
@@ -245,13 +246,13 @@ class NodeImporter:
             match attr.name:
                 case "value" | "sparse_value":
                     tensor = dense(attr.sparse_tensor, self.folder) if "sp" in attr.name else attr.t
-                    self._define(node.output[0], weight_of(tensor, self.folder, place), scope)
+                    self.define(node.output[0], weight_of(tensor, self.folder, place), scope)
                 case "value_float" | "value_floats":
                     values = attr.f if attr.name == "value_float" else list(attr.floats)
-                    self._define(node.output[0], Weight.of(np.array(values, np.float32)), scope)
+                    self.define(node.output[0], Weight.of(np.array(values, np.float32)), scope)
                 case "value_int" | "value_ints":
                     numbers = attr.i if attr.name == "value_int" else list(attr.ints)
-                    self._define(node.output[0], Weight.of(np.array(numbers, np.int64)), scope)
+                    self.define(node.output[0], Weight.of(np.array(numbers, np.int64)), scope)
                 case _:
                     raise GraphError(
                         f"cannot import {place} because attribute {attr.name[:80]!r} is not"
@@ -273,7 +274,7 @@ class NodeImporter:
         scope[node.output[0]] = scope[node.input[0]]
         if len(node.output) > 1 and node.output[1]:
             shape = self.builder.values[scope[node.input[0]]].fixed_shape
-            self._define(node.output[1], Weight.of(np.ones(shape, np.bool_)), scope)
+            self.define(node.output[1], Weight.of(np.ones(shape, np.bool_)), scope)
 
     def _cast_like(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
         dtype = self.builder.values[scope[node.input[1]]].dtype
@@ -282,7 +283,7 @@ class NodeImporter:
 
     def _has_element(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
         there = bool(node.input) and bool(node.input[0])
-        self._define(node.output[0], Weight.of(np.array(there)), scope)
+        self.define(node.output[0], Weight.of(np.array(there)), scope)
 
     def _split(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
         """Add a split; parts without elements are constants."""
