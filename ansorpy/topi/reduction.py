@@ -10,6 +10,7 @@ from math import prod as product
 from typing import Final, Protocol, TypeVar
 
 from ansorpy import te
+from ansorpy.te.dims import Dim
 from ansorpy.te.tensor import Tensor
 from ansorpy.te.wide import rounds_once
 from ansorpy.topi.common import LETTERS, axes_of, refuse, require_float, shown
@@ -102,7 +103,7 @@ min = _reducer("min", "Return the smallest element over axes.")
 
 @rounds_once
 def mean(data: Tensor, axis: Axes = None, *, keepdims: bool = False, name: str = "mean") -> Tensor:
-    """Return the mean over axes of floats.
+    """Return the mean over axes of floats; the elements along dims are counted by a call.
 
     Raises:
         SpecError: there is no such axis, or the dtype is not a float.
@@ -110,8 +111,16 @@ def mean(data: Tensor, axis: Axes = None, *, keepdims: bool = False, name: str =
     require_float(data, f"average {shown(data)}")
     reduced = axes_of(axis, len(data.shape), f"average {shown(data)}")
     total = sum(data, reduced, keepdims=keepdims, name="total")
-    share = 1 / product(data.shape[i] for i in reduced)
-    return te.elementwise(lambda x: x * share, total, name=name)
+    dims = [i for i in reduced if isinstance(data.shape[i], Dim)]
+    share = 1 / product(data.shape[i] for i in reduced if i not in dims)
+    if not dims:
+        return te.elementwise(lambda x: x * share, total, name=name)
+    taps = [te.reduce_axis((0, data.shape[i]), f"c{i}") for i in dims]
+    ones = te.const(1.0, data.dtype)
+    count = te.compute(total.shape, lambda *i: te.sum(ones, taps), "count")
+    return te.elementwise(
+        lambda x, n: x / n if share == 1 else x * share / n, total, count, name=name
+    )
 
 
 @rounds_once
