@@ -198,10 +198,12 @@ def test_moves_that_keep_a_dim_whole() -> None:
     part = at("Slice", merged, at.ints(0, 3), at.ints(2**62, 9), at.ints(1, 2))
     padded = at("Pad", part, at.ints(0, 0, 1, 0, 0, 1))
     joined = at("Concat", padded, at("Neg", "y"), axis=2)
-    sums = at("ReduceMax", joined, axes=(1,), keepdims=0)
+    sums = at("Add", at("ReduceMax", joined, axes=(1,), keepdims=0),
+              at("ReduceMean", joined, axes=(1,), keepdims=0))  # fmt: skip
+    means = at("ReduceMean", "x", axes=(0, 2))
     best = at("ArgMax", joined, axis=1, keepdims=0)
     mixed = at("Einsum", "x", "y", equation="bij,bkj->bik")
-    model = at.model(joined, sums, best, mixed)
+    model = at.model(joined, sums, means, best, mixed)
     parted = divided(model, {"N": N, "L": L})
     for n, length in ((1, 2), (4, 9), (2, 5)):
         agree(model, parted, {"x": floats(n, length, 6), "y": floats(n, length, 6) + 1})
@@ -228,9 +230,10 @@ def one_node(op: str, *weights: Any, shape: Shape = ("N", "L", 6), **attributes:
          r" model returns its result of extents \[N \* L, 6\]; expected a number: .* --bind N=1"),
         (("Flatten",), {}, r"keep L of .*the model returns its result of extents \[N, 6 \* L\]"),
         (("Reshape", [2, -1]), {}, r"keep N, L of .*because its result has extents \[2, 3 \* N"),
-        (("ReduceMean",), {"axes": (1,)}, r"keep L of .*because the operator computes with it"),
+        (("LayerNormalization", np.ones((9, 6), np.float32)), {"axis": 1},
+         r"keep L as a dim because of the model at L = 2: .* in --bind L=1, or a range"),
         (("Gather", np.int64(-1)), {"axis": 1}, "keep L of .*the operator computes with it"),
-        (("Gather", np.int64(2)), {"axis": 1}, "keep L of the model|keep L as a dim because of"),
+        (("Gather", np.int64(2)), {"axis": 1}, "keep L as a dim because of the model at L = 2: "),
         (("Slice", [0], [-1], [1]), {}, r"axis 1 of its result is 1 at L = 2 for 8"),
         (("Slice", [1], [9], [1]), {}, r"axis 1 of its result is 1 at L = 2 for 8"),
         (("Concat", np.ones((4, 9, 6), np.float32)), {"axis": 2}, "cannot concatenate"),
@@ -277,6 +280,7 @@ def test_joined_axes_are_apart() -> None:
         ("Softmax", {"axis": 0}, r"keep N, L of node 'softmax_\d' \(Softmax\) as a dim because"
          r" an axis of its operands joins it with other extents; expected a number"),
         ("CumSum", {}, "keep N, L of .*an axis of its operands joins it"),
+        ("Gemm", {}, "keep N, L of .*an axis of its operands joins it"),
         ("MatMul", {}, "keep N, L of .*an axis of its operands joins it"),
         ("Add", {}, "keep N, L of .*an axis of its operands joins it"),
     ],
@@ -288,8 +292,70 @@ def test_a_node_that_needs_a_joined_axis_is_refused(
     rows, other = (
         at("Reshape", name, at.ints(-1, 6)) for name in ("x", at("Transpose", "x", perm=(1, 0, 2)))
     )
-    more = {"CumSum": [at.weight(0, np.int64)], "Add": [other], "Softmax": []}
-    turned = at("Transpose", rows, perm=(1, 0)) if op == "MatMul" else rows
+    more = {
+        "CumSum": [at.weight(0, np.int64)], "Add": [other], "Softmax": [],
+        "MatMul": [at.random(2, 6, 5)],
+    }  # fmt: skip
+    turned = at("Transpose", rows, perm=(1, 0)) if op == "Gemm" else rows
     made = at(op, turned, *more.get(op, [rows]), **attributes)
     with pytest.raises(GraphError, match=message):
         graph_of_model(at.model(made), {"N": N, "L": L})
+
+
+def test_a_sum_over_the_largest_size_is_no_mean() -> None:
+    """A model may divide by the largest size at any size."""
+    at = Writer(x=("N", "L"))
+    share = at.weight(1 / 9)
+
+    def mean(x: str) -> Any:
+        return at("Mul", at("ReduceSum", x, at.ints(1)), share)
+
+    apart = at("Sub", "x", mean("x"))
+    variance = at("Add", mean(at("Mul", apart, apart)), at.weight(1e-5))
+    model = at.model(at("Div", apart, at("Sqrt", variance)))
+    parted = divided(model, {"N": N, "L": L})
+    for n, length in ((1, 2), (4, 9)):
+        agree(model, parted, {"x": floats(n, length)})
+
+
+def test_a_large_table_is_read_up_to_the_size() -> None:
+    at = Writer(x=("N", "L", 512))
+    rows = at("Slice", at.random(1, 700, 512), at.ints(0), at.size("x", 1), at.ints(1))
+    model = at.model(at("Add", "x", rows))
+    graph = graph_of_model(model, {"N": N, "L": te.dim("L", 1, 600)})
+    (table,) = graph.weights.values()
+    assert table.shape == (1, Dim("L", 1, 600), 512)
+    assert table.array.shape == (1, 600, 512)
+    agree(model, partition(graph), {"x": floats(2, 7, 512)})
+
+
+@pytest.mark.parametrize("kind", ["places", "rows", "scale", "sizes"])
+def test_a_constant_that_follows_from_a_dim_otherwise_is_refused(kind: str) -> None:
+    at = Writer(x=("N", "L", 6))
+    length = at.size("x", 1)
+    if kind in ("places", "rows"):  # from the last one on
+        steps = at("Range", at.weight(0, np.int64), at("Squeeze", length), at.weight(1, np.int64))
+        made = at("Sub", length, steps)
+        made = at("Gather", at.random(12, 6), made) if kind == "rows" else made
+        columns = at.ints(-1, 6 if kind == "rows" else 1)
+        made = at("Add", "x", at("Reshape", at("Cast", made, to=1), columns))
+    elif kind == "scale":
+        made = at("Div", "x", at("Cast", length, to=TensorProto.FLOAT))
+    else:
+        made = at("Resize", at("Unsqueeze", "x", at.ints(0)), "", "", at.ints(1, 4, 9, 12))
+    message = {
+        "places": "keep L of .* as a dim because constant .* at L = 2 than the first ones",
+        "rows": "keep L of .* as a dim because constant .* at L = 2 than the first ones",
+        "scale": r"keep L of node 'div_\d' \(Div\) .* because its constant .* has 2.0 at L = 2",
+        "sizes": r"keep N of node 'resize_\d' \(Resize\) as a dim because its positions follow",
+    }[kind]
+    with pytest.raises(GraphError, match=message):
+        graph_of_model(at.model(made), {"N": N, "L": L})
+
+
+def test_a_size_as_a_number_is_refused() -> None:
+    at = Writer(ids=("N", "L"))
+    model = at.model(at("Add", "ids", at.size("ids", 1)))
+    message = r"keep L of node 'add_3' \(Add\) as a dim because input 1 is its size as a number"
+    with pytest.raises(GraphError, match=message):
+        graph_of_model(model, {"N": N, "L": L})
