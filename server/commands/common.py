@@ -229,7 +229,7 @@ def _with_dims(values: Mapping[str, Any]) -> dict[str, Any]:
     from ansorpy.te.dims import dim
 
     return {
-        name: dim(re.sub(r"\W", "_", name, flags=re.ASCII), *value)
+        name: dim(re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII), *value)
         if isinstance(value, tuple)
         else value
         for name, value in values.items()

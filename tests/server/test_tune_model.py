@@ -95,11 +95,28 @@ def test_a_shape_binds_symbolic_extents(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("symbol", "name"), [("batch", "batch"), ("2nd-axis", "_2nd_axis"), ("", "x_0")]
+)
+def test_a_range_leaves_an_extent_to_each_call(model: Path, symbol: str, name: str) -> None:
+    changed = onnx.load_model(model)
+    for value in (*changed.graph.input, *changed.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = symbol
+    onnx.save_model(changed, model)
+    done = CliRunner().invoke(app, ["explain", str(model), "--bind", f"{symbol or 'x.0'}=1..6"])
+    assert done.exit_code == 0, done.stderr
+    assert f"\neach call decides {name} in 1..6\n" in done.stdout
+    assert f"float32[{name}, 8], task t0" in done.stdout
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--shape", "x=2;16"], "cannot read --shape x=2;16 because of its form; expected"),
         (["--bind", "batch=nan"], "cannot read --bind batch=nan because of its form"),
-        (["--bind", "batch"], "cannot read --bind batch because of its form; expected NAME=number"),
+        (["--bind", "batch"], "cannot read --bind batch because of its form; expected NAME=512,"),
+        (["--bind", "batch=1.."], "cannot read --bind batch=1.. because of its form; expected"),
+        (["--bind", "batch=4..2"], "cannot take the range 4..2 of dim batch because it is empty"),
+        (["--bind", "x=1..2"], "cannot bind input 'x' to x in 1..2 because it is a value"),
         (
             [],
             "is symbolic; expected a number: bind it, as in --bind batch=1, or a range, as in"
