@@ -148,9 +148,21 @@ def test_a_model_is_imported_at_sizes_that_tell_dims_apart() -> None:
     assert sampled([N, M]) == (
         {"N": 5, "M": 6}, {"N": 1, "M": 6}, {"N": 3, "M": 6}, {"N": 5, "M": 2}, {"N": 5, "M": 5},
     )  # fmt: skip
+    assert sampled([Dim("S", 8, 64, 8)]) == ({"S": 64}, {"S": 8}, {"S": 40})
     assert sampled([]) == ({},)
     with pytest.raises(GraphError, match="cannot take 5 dims of a model; expected at most 4"):
         sampled([Dim(name, 1, 2) for name in "ABCDE"])
+
+
+def test_a_size_between_two_multiples_of_the_step_is_refused() -> None:
+    builder = GraphBuilder()
+    builder.input("x", (Dim("S", 4, 12, 4),), "float32")
+    builder.add("Neg", ["x"], ["y"])
+    builder.output("y", "y")
+    graph = builder.graph()
+    np.testing.assert_array_equal(run(graph, {"x": np.ones(8, np.float32)})["y"], -np.ones(8))
+    with pytest.raises(GraphError, match=r"has shape \[6\]; expected \[S in 4..12 step 4\]"):
+        run(graph, {"x": np.ones(6, np.float32)})
 
 
 def two_inputs() -> Graph:
