@@ -255,7 +255,7 @@ LINES = {
     "ansorpy/frontends": 2_260,
     "ansorpy/graph": 6_965,
     "ansorpy/importers": 2_400,
-    "ansorpy/loopir": 6_080,
+    "ansorpy/loopir": 6_100,
     "ansorpy/measure": 10_820,
     "ansorpy/model": 4_500,
     "ansorpy/oracle": 1_050,
