@@ -12,10 +12,12 @@ from functools import cached_property
 from math import prod
 from typing import Final
 
+from ansorpy.bundle.layout import is_within, renaming
 from ansorpy.codegen.exported_types import Library
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph.graph import Array, Output, ValueInfo, View, Weight
 from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.te.dims import Dim, dims_in
 
 SYMBOL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
@@ -26,7 +28,9 @@ class ModelKernel:
 
     `name` is unique in a plan. `weights` are the numbers of the inputs that the phases ahead read
     (placeholders that are `constant`): steps give weights there. `best_s` is the time of one call
-    alone, 0 if it is not known; `workload` the key of the task.
+    alone, 0 if it is not known; `workload` the key of the task. `dims` are the sizes that a call
+    takes, in order; `shapes` those of inputs, then outputs, with dims: as the library has them
+    unless given.
     """
 
     name: str
@@ -34,6 +38,8 @@ class ModelKernel:
     weights: tuple[int, ...] = ()
     best_s: float = 0.0
     workload: str = ""
+    dims: tuple[Dim, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
 
     @property
     def inputs(self) -> tuple[Buffer, ...]:
@@ -45,13 +51,25 @@ class ModelKernel:
         """The arguments that a call writes."""
         return tuple(b for b in self.library.buffers if b.scope is Scope.OUTPUT)
 
+    @property
+    def extents(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of inputs, then of outputs."""
+        return self.shapes or tuple(buffer.extents for buffer in (*self.inputs, *self.outputs))
+
+    @property
+    def sizes(self) -> int:
+        """The number of sizes that the library takes."""
+        buffers = self.library.buffers
+        return sum(prod(one.extents) for one in buffers if one.scope is Scope.SIZES)
+
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
     """A call of a kernel: values in the order of its arguments, as dense row-major arrays.
 
-    Dtypes and numbers of elements are as the arguments say; shapes may differ. `nodes` names the
-    nodes of the model that the step computes, for reports.
+    Dtypes and layouts are as the arguments say; shapes may differ. The kernel's dims may have other
+    names: values tell the dims of the model (`ModelPlan.sizes_of`). `nodes` names the nodes of the
+    model that the step computes, for reports.
     """
 
     kernel: str
@@ -94,13 +112,21 @@ class SelfTest:
     """Inputs of a model and its expected outputs, from an oracle, not from the kernels.
 
     `tolerances` are absolute, one per output. Arrays of bfloat16 hold uint16 bit patterns. `oracle`
-    names the program that the outputs are of, and all inputs that it was asked about.
+    names the program that the outputs are of, and all inputs that it was asked about. A model with
+    dims is tested at their largest sizes, and by `others` at smaller sizes.
     """
 
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
     tolerances: tuple[float, ...]
     oracle: str = ""
+    others: tuple["SelfTest", ...] = ()
+
+    @property
+    def limits(self) -> tuple[float, ...]:
+        """The largest tolerance of each output at any size."""
+        rows = [self.tolerances, *(other.tolerances for other in self.others)]
+        return tuple(map(max, zip(*rows, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -109,7 +135,7 @@ class ModelPlan:
 
     Args:
         name: for people.
-        values: dtype and fixed shape of every value, by name.
+        values: dtype and shape of every value, by name; an extent may be a dim of an input.
         inputs: values that the caller gives, in order.
         outputs: results, in order: a public name, and the value. The value may be an input, a
             weight or a view; then it is copied.
@@ -148,6 +174,21 @@ class ModelPlan:
     def __post_init__(self) -> None:
         for problem in _problems(self):
             raise ValueError(f"cannot plan model {self.name!r} because {problem}")
+
+    @cached_property
+    def dims(self) -> tuple[Dim, ...]:
+        """The sizes that a call decides, in the order of their first extents in inputs."""
+        return dims_in(extent for name in self.inputs for extent in self.values[name].shape)
+
+    def sizes_of(self, step: KernelStep) -> tuple[int, ...]:
+        """Return the numbers of the dims whose sizes a step passes, in the order of its kernel."""
+        kernel = self.by_name[step.kernel]
+        if not kernel.dims:
+            return ()
+        found: dict[str, Dim] = {}
+        for name, shape in zip((*step.reads, *step.writes), kernel.extents, strict=True):
+            found |= renaming(shape, self.values[name].fixed_shape) or {}
+        return tuple(self.dims.index(found[one.name]) for one in kernel.dims)
 
     @cached_property
     def by_name(self) -> Mapping[str, ModelKernel]:
@@ -255,12 +296,22 @@ def _problems_of_names(plan: ModelPlan) -> Iterator[str]:
         yield f"its outputs are {names}; expected at least one, each name once"
     for name, view in plan.views.items():
         info, of = plan.values[name], plan.values.get(view.of)
-        if of is None or info.dtype != of.dtype or not 0 <= view.at <= _room(info, of):
+        if of is None or info.dtype != of.dtype or not _is_part(info, of, view.at):
             yield f"view {name!r} has not the dtype and bytes of {view.of!r}"
     for name, weight in plan.weights.items():
         info = plan.values[name]
         if (weight.dtype, weight.shape) != (info.dtype, info.fixed_shape):
             yield f"weight {name!r} is {weight.dtype}{list(weight.shape)}; expected {info}"
+    yield from _problems_of_dims(plan)
+
+
+def _problems_of_dims(plan: ModelPlan) -> Iterator[str]:
+    if len({one.name for one in plan.dims}) < len(plan.dims):
+        yield f"its inputs have the dims {list(plan.dims)}; expected one range for each name"
+    for name, info in plan.values.items():
+        lacking = {*dims_in(info.shape)} - {*plan.dims}
+        if lacking:
+            yield f"value {name!r} has the dim {lacking.pop()!r}, which no input has"
 
 
 def _problems_of_kernels(plan: ModelPlan) -> Iterator[str]:
@@ -273,6 +324,8 @@ def _problems_of_kernels(plan: ModelPlan) -> Iterator[str]:
             yield f"two kernels have the prefix {library.prefix}, and other machine code"
         if any(not 0 <= number < len(kernel.inputs) for number in kernel.weights):
             yield f"kernel {kernel.name!r} has {len(kernel.inputs)} inputs, not {kernel.weights}"
+        if kernel.sizes != len(kernel.dims):
+            yield f"kernel {kernel.name!r} takes {kernel.sizes} sizes, not of {kernel.dims}"
     for names, kind in (
         ([kernel.name for kernel in plan.kernels], "kernels"),
         ([function.name for function in plan.hosted], "hosted functions"),
@@ -298,24 +351,30 @@ def _problems_of_step(plan: ModelPlan, step: Step) -> Iterator[str]:
 
 
 def _problems_of_call(plan: ModelPlan, step: KernelStep, kernel: ModelKernel) -> Iterator[str]:
+    shapes = list(kernel.extents)
+    sizes: dict[str, Dim] = {}
     for names, buffers in ((step.reads, kernel.inputs), (step.writes, kernel.outputs)):
         if len(names) != len(buffers):
             yield f"{len(names)} values for {len(buffers)} arguments"
         for name, buffer in zip(names, buffers, strict=False):
-            yield from _misfit(plan.values[name], buffer)
+            value, shape = plan.values[name], shapes.pop(0)
+            dims = renaming(shape, value.fixed_shape)
+            if value.dtype != buffer.dtype or dims is None:
+                yield (
+                    f"{name!r} is {value.dtype}{list(value.fixed_shape)};"
+                    f" expected {buffer.dtype}{list(shape)}"
+                )
+            for own, dim in (dims or {}).items():
+                if sizes.setdefault(own, dim) != dim:
+                    yield f"{name!r} has {dim!r} as {own}; expected {sizes[own]!r}"
     for number in kernel.weights:
         if plan.roots[step.reads[number]] not in plan.weights:
             yield f"argument {number} is packed ahead, and {step.reads[number]!r} no weight"
 
 
-def _room(info: ValueInfo, of: ValueInfo) -> int:
-    """Return the elements that a value has more than another one; negative: fewer."""
-    return prod(of.fixed_shape) - prod(info.fixed_shape)
-
-
-def _misfit(value: ValueInfo, buffer: Buffer) -> Iterator[str]:
-    if value.dtype != buffer.dtype or prod(value.fixed_shape) != prod(buffer.extents):
-        yield (
-            f"{value.name!r} is {value.dtype}{list(value.fixed_shape)};"
-            f" expected {buffer.dtype}{list(buffer.extents)}"
-        )
+def _is_part(info: ValueInfo, of: ValueInfo, at: int) -> bool:
+    """Return True if a value may be the elements of another one from `at` on."""
+    part, whole = info.fixed_shape, of.fixed_shape
+    if dims_in((*part, *whole)):
+        return is_within(part, whole, at)
+    return 0 <= at <= prod(whole) - prod(part)

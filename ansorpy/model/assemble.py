@@ -21,6 +21,7 @@ from ansorpy.graph.operator import operator_of
 from ansorpy.model.tasks import ModelTasks
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import dims_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,10 @@ def plan_of(
         weights={name: weight for name, weight in graph.weights.items() if name in read},
         views=partition.views,
         steps=tuple(steps),
-        kernels=tuple(_kernel(dag, libraries[dag.name]) for dag in tasks.dags),
+        kernels=tuple(
+            model_kernel(dag, libraries[dag.name].library, libraries[dag.name].best_s)
+            for dag in tasks.dags
+        ),
         source_digest=origin.digest,
         threads=origin.threads,
         hosted=tuple(functions.values()),
@@ -92,10 +96,21 @@ def plan_of(
     )
 
 
-def _kernel(dag: Dag, delivered: TaskLibrary) -> ModelKernel:
+def model_kernel(dag: Dag, library: Library, best_s: float) -> ModelKernel:
+    """Return the library of a Dag as a kernel of a model."""
     constant = [n for n, one in enumerate(dag.placeholders) if one.constant]
-    packed = tuple(constant) if delivered.library.packed_bytes else ()
-    return ModelKernel(dag.name, delivered.library, packed, delivered.best_s, workload_key(dag))
+    packed = tuple(constant) if library.packed_bytes else ()
+    shapes = [node.shape for node in dag.placeholders] + [shape for shape, _ in _made(dag)]
+    dims = dims_of(dag)
+    return ModelKernel(
+        dag.name, library, packed, best_s, workload_key(dag), dims, tuple(shapes) if dims else ()
+    )
+
+
+def _made(dag: Dag) -> list[tuple[tuple[int, ...], str]]:
+    """Return shape and dtype of each output of a Dag, in order."""
+    nodes = {node.name: node for node in dag.computes}
+    return [(nodes[name].shape, dtype) for name in dag.outputs for dtype in nodes[name].dtypes]
 
 
 def _function(node: Node) -> HostedFunction:
@@ -114,7 +129,5 @@ def _hosted_step(node: Node, function: str, nodes: tuple[str, ...]) -> HostedSte
 
 def _unread(dag: Dag, place: int, name: str) -> ValueInfo:
     """Return the value of an output of a Dag that the graph has no name for."""
-    nodes = {node.name: node for node in dag.computes}
-    facts = [(nodes[name].shape, dtype) for name in dag.outputs for dtype in nodes[name].dtypes]
-    shape, dtype = facts[place]
+    shape, dtype = _made(dag)[place]
     return ValueInfo(name, shape, dtype)

@@ -21,6 +21,7 @@ from ansorpy.bundle.plan import (
 from ansorpy.codegen.shared_library import build
 from ansorpy.graph import Output, ValueInfo, View, Weight
 from ansorpy.measure.host import local_target
+from ansorpy.model.assemble import model_kernel
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.plan.plan import Plan
@@ -77,8 +78,7 @@ def kernel_of(name: str, dag: Dag, plan: Plan) -> ModelKernel:
     task = Task.of(dag, target, "cpu")
     library = build(export_program(task, bind(plan, row, target), f"{task.key} {row}"), target)
     assert library.linked, library.note
-    weights = tuple(k for k, node in enumerate(dag.placeholders) if node.constant)
-    return ModelKernel(name, library, weights, 1e-6, task.key)
+    return replace(model_kernel(dag, library, 1e-6), name=name, workload=task.key)
 
 
 @cache

@@ -8,7 +8,9 @@ import pytest
 
 from ansorpy.bundle.plan import HostedFunction, HostedStep, KernelStep, ModelPlan
 from ansorpy.graph import Output, ValueInfo, View
+from ansorpy.te.dims import Dim
 from tests.bundle.models import model
+from tests.bundle.sized import B, L, M, sized_model
 
 
 def step(plan: ModelPlan, number: int, **changes: Any) -> ModelPlan:
@@ -112,3 +114,46 @@ def test_roots_follow_chains_of_views() -> None:
     assert deep.roots["flat"] == "conv"
     assert deep.roots["x"] == "x"
     assert isinstance(deep.steps[4], HostedStep)
+
+
+def sized(**changes: ValueInfo) -> Change:
+    return lambda plan: replace(plan, values={**plan.values, **changes})
+
+
+def f32(name: str, *shape: int) -> ValueInfo:
+    return ValueInfo(name, shape, "float32")
+
+
+SIZED_DEFECTS: dict[str, Change] = {
+    r"step 4 \(pooled\): 'turned' is float32\[B in 1..4, L in 2..24\]; expected": sized(
+        turned=f32("turned", B, L)
+    ),
+    r"step 1 \(scores\): 'scores' is float32\[B in 1..4, L in 2..24, M in 1..24\]; expected": sized(
+        scores=f32("scores", B, L, M)
+    ),
+    r"step 1 \(scores\): 'mask' has M in 1..24 as T; expected L in 2..24": sized(
+        mask=f32("mask", B, M)
+    ),
+    r"step 6 \(rows\): 'third' is float32\[24, 16\]; expected float32\[R in 1..24, 16\]": sized(
+        third=f32("third", 24, 16)
+    ),
+    r"step 6 \(rows\): 'third' is float32\[N in 1..23, 16\]": sized(
+        third=f32("third", Dim("N", 1, 23), 16)
+    ),
+    r"value 'z' has the dim Q in 1..4, which no input has": sized(z=f32("z", Dim("Q", 1, 4), 16)),
+    r"its inputs have the dims .*L in 1..24.*; expected one range for each name": sized(
+        third=f32("third", Dim("L", 1, 24), 16)
+    ),
+    r"weight 'w' is float32\[16, 16\]; expected": sized(w=f32("w", Dim("L", 2, 16), 16)),
+    r"view 'other_rows' has not the dtype and bytes of 'other'": sized(
+        other_rows=f32("other_rows", 24, 16)
+    ),
+    r"kernel 'projected' takes 2 sizes, not of \(\)": lambda plan: kernel(plan, dims=()),
+}
+
+
+@pytest.mark.parametrize("message", SIZED_DEFECTS)
+def test_a_defect_of_dims_is_refused_by_name(message: str) -> None:
+    plan = sized_model().plan
+    with pytest.raises(ValueError, match=f"cannot plan model 'sized' because .*{message}"):
+        SIZED_DEFECTS[message](plan)
