@@ -7,7 +7,8 @@
     pool *P_pool_open(int32_t n), void P_pool_close(pool *)
     const int64_t P_sizes[]                                    a number of words, and `sizes_of`
 
-`P_args` holds pointers: inputs, outputs, weights, packed, arena, scratch. Steps have the numbers of
+`P_args` holds pointers: inputs, outputs, `const int64_t *sizes` if the model has dims, weights,
+packed, arena, scratch. Steps have the numbers of
 the plan; a last step copies outputs, if there are any to copy. A hosted step does nothing here,
 and a model with one has no `P_run`: its caller runs the steps between.
 """
@@ -16,11 +17,13 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Final
 
-from ansorpy.bundle.memory import ModelMemory, Place
+from ansorpy.bundle.memory import SIZES, Copy, ModelMemory, Place
 from ansorpy.bundle.plan import HostedStep, KernelStep, ModelPlan
+from ansorpy.te.dims import Dim
 
 PREFIX: Final = "ansorpy_model"
 NONE: Final = "null"
+SIZE_BYTES: Final = 8  # of the size of a dim
 
 
 def driver_prefix(plan: ModelPlan, memory: ModelMemory) -> str:
@@ -62,14 +65,24 @@ def driver_text(plan: ModelPlan, memory: ModelMemory, prefix: str) -> str:
 
 
 def sizes_of(plan: ModelPlan, memory: ModelMemory) -> list[int]:
-    """Return the bytes of weights, packed, arena, scratch, inputs, outputs; the number of steps."""
+    """Return the bytes of weights, packed, arena, scratch, inputs, outputs; the number of steps.
+
+    With dims, their ranges follow, and for each axis of an input or output the number of its dim,
+    counted from 1, or 0.
+    """
     values = [*plan.inputs, *(output.value for output in plan.outputs)]
     areas = (
         memory.weights.size_bytes, memory.packed_bytes, memory.arena.size_bytes,
         memory.scratch_bytes,
     )  # fmt: skip
     steps = len(plan.steps) + bool(memory.copies)
-    return [*areas, *(plan.values[name].size_bytes for name in values), steps]
+    sizes = [*areas, *(plan.values[name].size_bytes for name in values), steps]
+    for one in plan.dims:
+        sizes += [one.low, one.high]
+    for extent in (extent for name in values for extent in plan.values[name].fixed_shape):
+        if plan.dims:
+            sizes.append(1 + plan.dims.index(extent) if isinstance(extent, Dim) else 0)
+    return sizes
 
 
 def _function(head: str, body: Sequence[str], internal: bool = False) -> list[str]:
@@ -98,6 +111,8 @@ def _prepare(plan: ModelPlan, memory: ModelMemory, prefix: str) -> list[str]:
             for k, place in enumerate(packing.reads)
         ]
         pointers += [NONE] * len(kernel.outputs)
+        if kernel.dims:
+            pointers.append(NONE)  # weights have no dims
         pointers.append(_offset(body, f"p{number}", "%packed", packing.at))
         body += _call(f"{kernel.library.prefix}_pack", [*pointers, "%scratch"], str(number), "")
     head = f"void @{prefix}_prepare(ptr %weights, ptr %packed, ptr %scratch)"
@@ -110,9 +125,14 @@ def _step(plan: ModelPlan, memory: ModelMemory, number: int) -> list[str]:
     body: list[str] = []
     if isinstance(step, KernelStep):
         places = [memory.places[name] for name in (*step.reads, *step.writes)]
+        sizes, at = plan.sizes_of(step), len(places)
+        if sizes:
+            places.append(Place(memory.arguments[SIZES]))
         places.append(Place(memory.arguments["packed"], memory.packed_at[number]))
         places.append(Place(memory.arguments["scratch"]))
         pointers = list(_pointers(body, places))
+        if sizes and sizes != tuple(range(len(sizes))):  # else the first sizes are the kernel's
+            pointers[at] = _gathered(body, pointers[at], sizes)
         symbol = plan.by_name[step.kernel].library.prefix
         body += _call(f"{symbol}_run_packed", pointers, "", ", ptr %pool")
     return _function(f"void @step{number}(ptr %args, ptr %pool)", body, internal=True)
@@ -121,12 +141,40 @@ def _step(plan: ModelPlan, memory: ModelMemory, number: int) -> list[str]:
 def _copies(memory: ModelMemory) -> list[str]:
     body: list[str] = []
     for copy in memory.copies:
-        source, goal = _pointers(body, [copy.source, copy.goal], str(len(body)))
+        mark = str(len(body))
+        source, goal = _pointers(body, [copy.source, copy.goal], mark)
+        size = _size(body, memory, copy, mark)
         body.append(
-            "  call void @llvm.memcpy.p0.p0.i64("
-            f"ptr {goal}, ptr {source}, i64 {copy.size_bytes}, i1 false)"
+            f"  call void @llvm.memcpy.p0.p0.i64(ptr {goal}, ptr {source}, i64 {size}, i1 false)"
         )
     return _function("void @copies(ptr %args, ptr %pool)", body, internal=True)
+
+
+def _size(body: list[str], memory: ModelMemory, copy: Copy, mark: str) -> str:
+    """Append code that computes the bytes of a copy, if a dim counts its rows; return them."""
+    if copy.rows is None:
+        return str(copy.size_bytes)
+    (sizes,) = _pointers(body, [Place(memory.arguments[SIZES])], f"{mark}.s")
+    rows = _loaded(body, f"rows{mark}", sizes, copy.rows)
+    body.append(f"  %bytes{mark} = mul i64 {rows}, {copy.size_bytes}")
+    return f"%bytes{mark}"
+
+
+def _gathered(body: list[str], sizes: str, numbers: Sequence[int]) -> str:
+    """Append an array of some sizes of a call, in the order of a kernel's dims; return it."""
+    body.append(f"  %sizes = alloca [{len(numbers)} x i64], align {SIZE_BYTES}")
+    for k, number in enumerate(numbers):
+        size = _loaded(body, f"n{k}", sizes, number)
+        goal = _offset(body, f"g{k}", "%sizes", SIZE_BYTES * k)
+        body.append(f"  store i64 {size}, ptr {goal}, align {SIZE_BYTES}")
+    return "%sizes"
+
+
+def _loaded(body: list[str], name: str, sizes: str, number: int) -> str:
+    """Append a load of a size of a call; return it."""
+    place = _offset(body, f"{name}.at", sizes, SIZE_BYTES * number)
+    body.append(f"  %{name} = load i64, ptr {place}, align {SIZE_BYTES}")
+    return f"%{name}"
 
 
 def _run_steps(prefix: str, steps: Sequence[str]) -> list[str]:

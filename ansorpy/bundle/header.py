@@ -46,7 +46,7 @@ def model_header(plan: ModelPlan, memory: ModelMemory, prefix: str) -> str:
    (0: NULL will do). Calls only read `weights` and `packed`, so that threads share them; `arena`
    and `scratch` belong to one call at a time. Nothing is allocated, nothing fails. A process
    forked from yours has to open a pool of its own.
-
+{_layout(plan)}
    Two headers in one file: define ANSORPY_LONG_NAMES, and use the names with the prefix. */
 #ifndef {upper}_H
 #define {upper}_H
@@ -56,7 +56,7 @@ extern "C" {{
 #endif
 
 typedef struct {{
-{_fields(plan)}
+{_fields(plan)}{_sizes(plan)}
     const void *weights;
     void *packed, *arena, *scratch;
 }} {p}_args;
@@ -91,6 +91,23 @@ def _usage(hosted: list[int]) -> str:
         f"   Steps {listed} are hosted: NumPy functions of hosted.py, for you to compute between\n"
         "   the others; model.json has the places of their values.\n\n"
     )
+
+
+def _layout(plan: ModelPlan) -> str:
+    """Return the layout of tensors with dims, as lines of the comment."""
+    if not plan.dims:
+        return ""
+    return """
+   Each call decides the sizes of dims: `sizes` has a word for each. A tensor lies as one of the
+   largest sizes, so that strides are constant; a call touches the elements of its sizes only. A
+   tensor whose only dim is its first axis needs no memory behind the rows of the call.
+"""
+
+
+def _sizes(plan: ModelPlan) -> str:
+    if not plan.dims:
+        return ""
+    return f"\n    const int64_t *sizes; /* {', '.join(map(repr, plan.dims))} */"
 
 
 def _fields(plan: ModelPlan) -> str:

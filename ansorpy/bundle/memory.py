@@ -1,6 +1,7 @@
 """Memory of a bundle: the place of every value, and the packed weights of every step.
 
-The native driver takes one array of pointers: inputs, outputs, then the four areas.
+The native driver takes one array of pointers: inputs, outputs, the sizes of a call if the model has
+dims, then the four areas. Every value has room for its largest size.
 """
 
 from collections.abc import Mapping
@@ -8,11 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.bundle.arena import ArenaPlan, in_place, lifetimes, plan_arena
+from ansorpy.bundle.layout import rows_of
 from ansorpy.bundle.plan import KernelStep, ModelPlan
 from ansorpy.bundle.tensor_file import TensorFile, tensor_file
 from ansorpy.graph.graph import Weight
 
 AREAS: Final = ("weights", "packed", "arena", "scratch")  # arguments behind inputs and outputs
+SIZES: Final = "sizes"  # argument before them, of models with dims: int64_t per dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,15 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """An output that is no value of its own: its bytes are copied after the last step."""
+    """An output that is no value of its own: its bytes are copied after the last step.
+
+    `size_bytes` are those of a row if `rows` is the number of the dim that counts rows.
+    """
 
     source: Place
     goal: Place
     size_bytes: int
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,7 @@ class ModelMemory:
     """
 
     places: Mapping[str, Place]
-    arguments: Mapping[str, int]  # the numbers of the areas
+    arguments: Mapping[str, int]  # the numbers of the areas, and of the sizes
     weights: TensorFile
     arena: ArenaPlan
     packings: tuple[Packing, ...]
@@ -75,7 +82,8 @@ class ModelMemory:
 def memory_of(plan: ModelPlan) -> ModelMemory:
     """Return the memory plan of a model."""
     given, results = len(plan.inputs), len(plan.outputs)
-    arguments = {area: given + results + number for number, area in enumerate(AREAS)}
+    areas = (SIZES, *AREAS) if plan.dims else AREAS
+    arguments = {area: given + results + number for number, area in enumerate(areas)}
     arena = plan_arena(lifetimes(plan))
     stored = _stored(plan)
     file = tensor_file([plan.values[name] for name in dict.fromkeys(stored.values())])
@@ -100,11 +108,20 @@ def memory_of(plan: ModelPlan) -> ModelMemory:
         packed_bytes=packed_bytes,
         scratch_bytes=max((k.library.scratch_bytes for k in plan.kernels), default=0),
         copies=tuple(
-            Copy(places[output.value], Place(given + number), plan.values[output.value].size_bytes)
+            _copy(plan, output.value, places[output.value], Place(given + number))
             for number, output in enumerate(plan.outputs)
             if own.get(plan.roots[output.value]) != number or not plan.is_whole(output.value)
         ),
     )
+
+
+def _copy(plan: ModelPlan, name: str, source: Place, goal: Place) -> Copy:
+    """Return the copy of a value: of the rows of a call, if a dim counts them."""
+    info = plan.values[name]
+    rows = rows_of(info.fixed_shape)
+    if rows is None:
+        return Copy(source, goal, info.size_bytes)
+    return Copy(source, goal, info.size_bytes // rows.high, plan.dims.index(rows))
 
 
 def _stored(plan: ModelPlan) -> dict[str, str]:
