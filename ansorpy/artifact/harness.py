@@ -124,8 +124,11 @@ def region(whole: Array, shape: tuple[int, ...]) -> Array:
 
 
 def by_rows(tensor: TensorSpec) -> bool:
-    """Return True if a tensor of fewer rows is the start of the whole one: no other axis varies."""
-    return not any(tensor.dims[1:])
+    """Return True if a smaller array is the start of the whole one: its first long axis varies."""
+    if not tensor.dims:
+        return True
+    varied = [axis for axis, dim in enumerate(tensor.dims) if dim]
+    return len(varied) == 1 and all(extent == 1 for extent in tensor.shape[: varied[0]])
 
 
 def kept(room: dict[str, Any], tensor: TensorSpec) -> Array:
@@ -248,14 +251,14 @@ class Bound:
             if tensor.name not in self.arrays:
                 self.arrays[tensor.name] = kept(room, tensor)
         if runner.weighted or READY not in room:  # work on constants only is done once
-            runner.ahead(*self._ordered())
+            runner.ahead(*self.ordered())
             room[READY] = True
 
     def plain(self) -> Callable[[], Any] | None:
         """Return the bare call if no array is copied or made anew at a call; else None."""
         if self.out is None or any(own is not a for _, own, a in (*self.given, *self.wanted)):
             return None
-        launch, out = self.runner.bound(self._ordered()), self.out
+        launch, out = self.runner.bound(self.ordered()), self.out
 
         def call() -> Any:
             launch()
@@ -271,27 +274,28 @@ class Bound:
                 if tensor.role != "weight":
                     refill(own, array)
         self.begun = True
-        self.runner.launch(*self._ordered())
+        self.runner.launch(*self.ordered())
         for _, own, array in self.wanted:
             refill(array, own)
         if self.out is not None:
             return self.out
-        results = tuple(
-            region(self.arrays[tensor.name], self.runner.shape_of(tensor, self.sizes))
-            for tensor in self.runner.outputs
-        )
+        results = tuple(map(self._result, self.runner.outputs))
         return results if len(results) > 1 else results[0]
 
-    def _ordered(self) -> list[Array]:
+    def _result(self, tensor: TensorSpec) -> Array:
+        """Return an output of the caller's own: memory of largest sizes is kept for other calls."""
+        array = region(self.arrays[tensor.name], self.runner.shape_of(tensor, self.sizes))
+        return array if by_rows(tensor) else array.copy()
+
+    def ordered(self) -> list[Array]:
+        """Return the arrays of a call, in the order of the runner's tensors."""
         return [as_passed(self.arrays[name]) for name in self.runner.tensors]
 
     def _renew(self) -> None:
         """Make new result arrays, unless `out` was given: earlier results stay unchanged."""
         if self.out is None:
-            for tensor in self.runner.outputs:
-                shape = (
-                    self.runner.shape_of(tensor, self.sizes) if by_rows(tensor) else tensor.shape
-                )
+            for tensor in filter(by_rows, self.runner.outputs):
+                shape = self.runner.shape_of(tensor, self.sizes)
                 self.arrays[tensor.name] = fresh(shape, tensor.dtype)
 
     def _targets(self) -> list[tuple[TensorSpec, Array]]:
@@ -368,6 +372,7 @@ class Runner:
         every call; arrays of `fresh`, at multiples of 64 bytes, are fastest.
         """
         bound = Bound(self, {}, inputs, out)
+        bound.begun = True  # arrays may change before the first call
         return bound.plain() or bound
 
     def bound(self, arrays: Sequence[Array]) -> Callable[[], None]:
