@@ -174,6 +174,7 @@ MODEL: Final[Mapping[str, Any]] = {
     "name": str,
     "inputs": list[TensorEntry],
     "outputs": list[TensorEntry],
+    "dims": NotRequired[list[DimEntry]],
     "threads": ThreadCount,
     "prefix": str,
     "features": list[str],

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.artifact.kernel_file import below, caller_parts
-from ansorpy.artifact.manifest import BoundEntry, StepEntry, TensorEntry, ValueEntry, entry, picked
+from ansorpy.artifact.manifest import (
+    BoundEntry,
+    DimEntry,
+    StepEntry,
+    TensorEntry,
+    ValueEntry,
+    entry,
+    picked,
+)
 from ansorpy.artifact.stored_zip import Buffer, write_zip
 from ansorpy.bundle.driver import driver_prefix
 from ansorpy.bundle.format import BUNDLE, HEADER, HOSTED, LIBRARY, RUNNER, SAMPLES, WEIGHTS
@@ -19,6 +27,7 @@ from ansorpy.bundle.tensor_file import TensorFile, raw, tensor_file
 from ansorpy.graph.aliases import ALIGN_BYTES
 from ansorpy.graph.graph import Array, ValueInfo, Weight
 from ansorpy.records.record import parts_to_json
+from ansorpy.te.dims import Dim, spread
 
 
 def write_bundle(path: Path, plan: ModelPlan) -> Path:
@@ -59,11 +68,12 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
             {**_tensor(plan, out.name, out.value), **key}
             for out, key in zip(plan.outputs, keys, strict=True)
         ],
+        **({"dims": _dims(plan.dims)} if plan.dims else {}),
         "threads": plan.threads,
         "prefix": prefix,
         "features": sorted({name for k in plan.kernels for name in k.library.features}),
         "native_steps": len(plan.steps) + bool(memory.copies),
-        "tolerances": [0.0] * len(plan.outputs) if test is None else list(test.tolerances),
+        "tolerances": [0.0] * len(plan.outputs) if test is None else list(test.limits),
         "verified_against": test.oracle if test else "",
         "memory": {
             "weights_bytes": memory.weights.size_bytes,
@@ -106,7 +116,15 @@ def bound_facts(bound: Mapping[str, Weight]) -> list[BoundEntry]:
 
 def _tensor(plan: ModelPlan, name: str, value: str) -> TensorEntry:
     info = plan.values[value]
-    return entry(TensorEntry, info, name=name, shape=info.fixed_shape)
+    dims = tuple(one.name if isinstance(one, Dim) else "" for one in info.fixed_shape)
+    return entry(
+        TensorEntry, info, name=name, shape=info.fixed_shape, dims=dims if any(dims) else None
+    )
+
+
+def _dims(dims: Sequence[Dim]) -> list[DimEntry]:
+    timed = spread(dims)
+    return [entry(DimEntry, one, timed=[sizes[one.name] for sizes in timed]) for one in dims]
 
 
 def output_keys(names: Sequence[str], inputs: Collection[str]) -> list[dict[str, str]]:
@@ -133,12 +151,15 @@ def _step(plan: ModelPlan, step: Step) -> StepEntry:
 def samples_file(
     inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo], test: SelfTest
 ) -> Sequence[Buffer]:
-    """Return the self-test's file: in0, in1 ..., out0, out1 ..."""
+    """Return the self-test's file: in0, in1 ..., out0, out1 ...; 1.in0 ... at other sizes."""
     infos, arrays = [], {}
-    for mark, tensors, given in (("in", inputs, test.inputs), ("out", outputs, test.outputs)):
-        for number, (info, array) in enumerate(zip(tensors, given, strict=True)):
-            infos.append(ValueInfo(f"{mark}{number}", info.shape, info.dtype))
-            arrays[f"{mark}{number}"] = array
+    for number, case in enumerate((test, *test.others)):
+        mark = f"{number}." if number else ""
+        for kind, tensors, given in (("in", inputs, case.inputs), ("out", outputs, case.outputs)):
+            for place, (info, array) in enumerate(zip(tensors, given, strict=True)):
+                name = f"{mark}{kind}{place}"
+                infos.append(ValueInfo(name, array.shape, info.dtype))
+                arrays[name] = array
     return stored(tensor_file(infos), arrays)
 
 

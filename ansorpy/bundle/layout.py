@@ -79,10 +79,8 @@ def renaming(kernel: Sequence[int], value: Sequence[int]) -> dict[str, Dim] | No
         if not isinstance(wanted, Dim) or not isinstance(given, Dim):
             if wanted != given:
                 return None
-        elif (
-            given.high != wanted.high
-            or given.low < wanted.low
-            or found.setdefault(wanted.name, given) != given
-        ):
+            continue
+        misfits = given.high != wanted.high or given.low < wanted.low
+        if misfits or found.setdefault(wanted.name, given) != given:
             return None
     return found

@@ -17,11 +17,11 @@ from ansorpy.artifact import manifest
 from ansorpy.artifact.arrays import importer_of, in_order, to_arrays
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import new_folder, remove
-from ansorpy.artifact.harness import Array, TensorSpec, stored_dtype
+from ansorpy.artifact.harness import Array, DimSpec, TensorSpec, described, fits, stored_dtype
 from ansorpy.artifact.package import open_plain
 from ansorpy.artifact.stored_zip import opened
 from ansorpy.bundle.format import BUNDLE, GRAPH, HOSTED, LIBRARY, SAMPLES, WEIGHTS
-from ansorpy.bundle.runner import ModelRunner, hosted_functions
+from ansorpy.bundle.runner import ModelRunner, dims_of, hosted_functions, marks
 from ansorpy.errors import PackageError
 
 UNPICKLED: Final = 2  # models that a process keeps: a worker gets one of them with every call
@@ -58,6 +58,19 @@ class LoadedModel:
         """Name, dtype and shape of each output, in order."""
         return self._runner.outputs
 
+    @property
+    def dims(self) -> tuple[DimSpec, ...]:
+        """The extents that each call decides; `dims` of inputs and outputs name them by axis."""
+        return tuple(self._runner.dims.values())
+
+    @property
+    def timed_samples(self) -> tuple[dict[str, Any], ...]:
+        """The inputs of `sample` at each of the sizes that a model with dims is timed at."""
+        rng = np.random.default_rng(0)
+        drawn = [self._runner.random_inputs(rng, one) for one in self._runner.timed_sizes()]
+        names = [tensor.name for tensor in self.inputs]
+        return tuple(dict(zip(names, arrays, strict=True)) for arrays in drawn)
+
     def __call__(self, /, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Return the output array, or a tuple of several.
 
@@ -69,7 +82,8 @@ class LoadedModel:
 
         Raises:
             TypeError: a missing or unknown input, another dtype, or memory that cannot be read.
-            ValueError: another shape; `out` is read-only or overlaps an input.
+            ValueError: another shape, or a size out of its range; `out` is read-only or overlaps an
+                input.
         """
         if out is not None and not inputs and any(one.name == "out" for one in self.inputs):
             out, named = None, {**named, "out": out}
@@ -141,7 +155,7 @@ class LoadedModel:
 
     def __repr__(self) -> str:
         given, made = (
-            ", ".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in tensors)
+            ", ".join(f"{t.name}: {t.dtype}{_shown(t, self._runner.dims)}" for t in tensors)
             for tensors in (self.inputs, self.outputs)
         )
         return f"<model {self.name}({given}) -> {made}>"
@@ -239,9 +253,11 @@ def _runner(
 def _check_places(facts: Mapping[str, Any], runner: ModelRunner) -> None:
     """Raise ValueError unless every value of a step lies within the memory that it is in."""
     memory, values = facts["memory"], facts["values"]
-    if len(runner.tensors) != len(runner.inputs) + len(runner.outputs) + 2:
+    tensors = (*runner.inputs, *runner.outputs)
+    if len(runner.tensors) != len(tensors) + bool(runner.dims) + 2:
         raise ValueError("two tensors of its manifest have one name")
-    areas = [_size_bytes(one.dtype, one.shape) for one in (*runner.inputs, *runner.outputs)]
+    _check_dims(facts)
+    areas = [_size_bytes(one.dtype, one.shape) for one in tensors] + [0] * bool(runner.dims)
     areas += [memory[f"{area}_bytes"] for area in ("weights", "packed", "arena", "scratch")]
     for name, one in values.items():
         area = one["argument"]
@@ -254,18 +270,57 @@ def _check_places(facts: Mapping[str, Any], runner: ModelRunner) -> None:
         raise ValueError("its steps are not those of its values")
 
 
+def _check_dims(facts: Mapping[str, Any]) -> None:
+    """Raise ValueError unless tensors and values have the largest sizes of dims that there are."""
+    extents = {dim.name: dim.high for dim in dims_of(facts)}
+    for dim in dims_of(facts):
+        sizes = (dim.low, *dim.timed, dim.high)
+        if dim.low < 1 or list(sizes) != sorted(sizes) or dim.timed[-1:] != (dim.high,):
+            raise ValueError(f"dim {dim.name!r} has no range")
+    if len({len(dim.timed) for dim in dims_of(facts)}) > 1 or len(extents) < len(dims_of(facts)):
+        raise ValueError("its dims do not fit together")
+    for one in (*facts["inputs"], *facts["outputs"], *facts["values"].values()):
+        dims = one.get("dims", [""] * len(one["shape"]))
+        if len(dims) != len(one["shape"]) or any(
+            extents.get(name) != extent
+            for name, extent in zip(dims, one["shape"], strict=True)
+            if name
+        ):
+            raise ValueError(f"{one['name']!r} has other dims than the model")
+
+
 def _check_self_test(runner: ModelRunner) -> None:
     """Raise ValueError unless the self-test has the inputs and outputs of the model."""
     if len(runner.facts["tolerances"]) != len(runner.outputs):
         raise ValueError("its manifest has not a tolerance for each output")
-    wanted = {
-        f"{mark}{number}": (stored_dtype(one.dtype), one.shape)
-        for mark, tensors in (("in", runner.inputs), ("out", runner.outputs))
+    if runner.samples and not _is_self_test(runner):
+        raise ValueError("its self-test has not the tensors of the model")
+
+
+def _is_self_test(runner: ModelRunner) -> bool:
+    """Return True if each stored case has all tensors; the first one has the largest sizes."""
+    kinds = {
+        f"{kind}{number}": one
+        for kind, tensors in (("in", runner.inputs), ("out", runner.outputs))
         for number, one in enumerate(tensors)
     }
-    found = {name: (one.dtype, one.shape) for name, one in runner.samples.items()}
-    if found and found != wanted:
-        raise ValueError("its self-test has not the tensors of the model")
+    samples, every = runner.samples, marks(runner.samples)
+    if samples.keys() != {f"{mark}{name}" for mark in every for name in kinds}:
+        return False
+    for mark in every:
+        sizes = {} if mark else {one.name: one.high for one in runner.dims.values()}
+        for name, one in kinds.items():
+            array = samples[f"{mark}{name}"]
+            if array.dtype != stored_dtype(one.dtype):
+                return False
+            if not fits(one, array.shape, runner.dims, sizes):
+                return False
+    return True
+
+
+def _shown(tensor: TensorSpec, dims: Mapping[str, DimSpec]) -> str:
+    """Return a shape for people, with the ranges of its dims."""
+    return f"[{str(described(tensor, dims, {}))[1:-1]}]" if tensor.dims else str(list(tensor.shape))
 
 
 def _size_bytes(dtype: str, shape: Sequence[int]) -> int:

@@ -20,12 +20,15 @@ import numpy as np
 
 from ansorpy.artifact.harness import (
     Array,
+    Bound,
+    DimSpec,
     Runner,
     TensorSpec,
     Test,
     aligned_copy,
-    as_passed,
+    by_rows,
     fresh,
+    region,
     stored_dtype,
     widened,
 )
@@ -85,13 +88,16 @@ class ModelRunner(Runner):
         names = [tensor.name for tensor in tensors]
         given, results = len(facts["inputs"]), len(facts["outputs"])
         longest = max(names, key=len)  # no tensor of the model has a longer name
+        dims = dims_of(facts)
+        if dims:
+            tensors.append(TensorSpec(f"{longest} sizes", "int64", (len(dims),), "sizes"))
         tensors += [
             TensorSpec(f"{longest} {area}", "uint8", (memory[f"{area}_bytes"],), "scratch")
             for area in ("arena", "scratch")
         ]
         super().__init__(
             tensors, names[:given], names[given : given + results], {}, self._launch, _nothing,
-            self._expected, Test(-1.0, 1.0, tuple(facts["tolerances"]), 0), 0,
+            self._expected, Test(-1.0, 1.0, tuple(facts["tolerances"]), 0), 0, dims=dims,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -125,19 +131,23 @@ class ModelRunner(Runner):
         """Return the least time of every step in seconds, in runs of the whole model.
 
         Each includes a call from Python, about a microsecond. A last, further step copies outputs
-        if any are copies.
+        if any are copies. With dims, a time is the mean of those at each of the timed sizes.
         """
-        drawn = [aligned_copy(one) for one in self.random_inputs(np.random.default_rng(0))]
-        given = [t for t in self.tensors.values() if t.role != "input"]
-        order = [*map(as_passed, drawn), *(fresh(t.shape, t.dtype) for t in given)]
-        calls = self.steps(self.arguments(order))
-        least_s = [math.inf] * len(calls)
-        for _ in range(max(2, runs)):
-            for number, call in enumerate(calls):
-                begin_s = time.perf_counter()
-                call()
-                least_s[number] = min(least_s[number], time.perf_counter() - begin_s)
-        return least_s
+        rng, every = np.random.default_rng(0), self.timed_sizes()
+        means_s = [0.0] * self.facts["native_steps"]
+        for sizes in every:
+            inputs = [aligned_copy(one) for one in self.random_inputs(rng, sizes)]
+            calls = self.steps(self.arguments(Bound(self, {}, inputs, None).ordered()))
+            least_s = [math.inf] * len(calls)
+            for _ in range(max(2, runs)):
+                for number, call in enumerate(calls):
+                    begin_s = time.perf_counter()
+                    call()
+                    least_s[number] = min(least_s[number], time.perf_counter() - begin_s)
+            means_s = [
+                sum_s + one / len(every) for sum_s, one in zip(means_s, least_s, strict=True)
+            ]
+        return means_s
 
     def steps(self, order: Sequence[Array]) -> list[Callable[[], None]]:
         """Return a call of every step, and of the copies if there are any, on `arguments`."""
@@ -162,7 +172,11 @@ class ModelRunner(Runner):
     def _hosted(self, step: Mapping[str, Any], order: Sequence[Array]) -> Callable[[], None]:
         """Return a call of a hosted step on views of the driver's arguments."""
         function = self.functions[step["function"]]
-        reads, writes = ([self._view(n, order) for n in step[key]] for key in ("reads", "writes"))
+        at = len(self.inputs) + len(self.outputs)
+        sizes = dict(zip(self.dims, order[at].tolist(), strict=True)) if self.dims else {}
+        reads, writes = (
+            [self._view(name, order, sizes) for name in step[key]] for key in ("reads", "writes")
+        )
         attributes = step["attributes"]
 
         def call() -> None:
@@ -179,33 +193,63 @@ class ModelRunner(Runner):
 
         return call
 
-    def _view(self, name: str, order: Sequence[Array]) -> Array:
-        """Return a value of a step, where it lies."""
+    def _view(self, name: str, order: Sequence[Array], sizes: Mapping[str, int]) -> Array:
+        """Return a value of a step at some sizes of dims, where it lies."""
         value = self.facts["values"][name]
-        kind, at = stored_dtype(value["dtype"]), value["at"]
-        shape = tuple(value["shape"])
-        size_bytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        tensor = _tensor(value, "scratch")
+        kind, at, shape = stored_dtype(tensor.dtype), value["at"], self.shape_of(tensor, sizes)
+        place = shape if by_rows(tensor) else tensor.shape
+        size_bytes = math.prod(place) * kind.itemsize
         whole = order[value["argument"]].reshape(-1).view(np.uint8)
-        found: Array = whole[at : at + size_bytes].view(kind).reshape(shape)
-        return found
+        found: Array = whole[at : at + size_bytes].view(kind).reshape(place)
+        return region(found, shape)
 
     def random_inputs(
         self, rng: np.random.Generator, sizes: Mapping[str, int] | None = None
     ) -> list[Array]:
-        """Return the inputs of the self-test; random ones if there is none."""
-        stored = [self.samples.get(f"in{k}") for k in range(len(self.inputs))]
+        """Return the inputs of the self-test, parts of them at smaller sizes; else random ones."""
         drawn = super().random_inputs(rng, sizes)
-        return [d if s is None else s for s, d in zip(stored, drawn, strict=True)]
+        stored = [self.samples.get(f"in{k}") for k in range(len(self.inputs))]
+        return [
+            d if s is None else region(s, d.shape) if sizes else s
+            for s, d in zip(stored, drawn, strict=True)
+        ]
 
     def selftest(self) -> list[str]:
         """Return one line per wrong output; none if all are within their tolerances."""
         if not self.samples:
             return ["this bundle has no self-test"]
-        return self.mistakes(self.random_inputs(np.random.default_rng(0)), exact=False)
+        found: list[str] = []
+        for mark in marks(self.samples):
+            inputs = [self.samples[f"{mark}in{k}"] for k in range(len(self.inputs))]
+            found += self.mistakes(inputs, exact=False)
+        return found
 
-    def _expected(self, _inputs: list[Array], _constants: list[Array]) -> tuple[Array, ...]:
-        stored = [self.samples[f"out{k}"] for k in range(len(self.outputs))]
+    def _expected(self, inputs: list[Array], _constants: list[Array]) -> tuple[Array, ...]:
+        """Return the stored outputs of the case of these shapes."""
+        shapes = [one.shape for one in inputs]
+        count = range(len(self.inputs))
+        mark = next(
+            mark
+            for mark in marks(self.samples)
+            if [self.samples[f"{mark}in{k}"].shape for k in count] == shapes
+        )
+        stored = [self.samples[f"{mark}out{k}"] for k in range(len(self.outputs))]
         return tuple(widened(a, t.dtype) for a, t in zip(stored, self.outputs, strict=True))
+
+
+def dims_of(facts: Mapping[str, Any]) -> list[DimSpec]:
+    """Return the dims of a model by its manifest."""
+    return [
+        DimSpec(one["name"], one["low"], one["high"], tuple(one["timed"]))
+        for one in facts.get("dims", ())
+    ]
+
+
+def marks(samples: Mapping[str, Array]) -> list[str]:
+    """Return what names of a self-test begin with, of each case: "", "1.", "2." ..."""
+    first = [name.rpartition("in0")[0] for name in samples if name.endswith("in0")]
+    return sorted(first, key=lambda mark: (len(mark), mark)) if first else [""]
 
 
 def _words(order: Sequence[Array]) -> Any:
@@ -220,6 +264,13 @@ def _check_sizes(facts: Mapping[str, Any], library: ctypes.CDLL) -> None:
     for one in (*facts["inputs"], *facts["outputs"]):
         sizes.append(math.prod(one["shape"]) * stored_dtype(one["dtype"]).itemsize)
     sizes.append(facts["native_steps"])
+    dims = dims_of(facts)
+    numbers = {"": 0, **{dim.name: 1 + k for k, dim in enumerate(dims)}}
+    for dim in dims:
+        sizes += [dim.low, dim.high]
+    for one in (*facts["inputs"], *facts["outputs"]):
+        if dims:
+            sizes += [numbers[name] for name in one.get("dims", [""] * len(one["shape"]))]
     symbol = f"{facts['prefix']}_sizes"
     count = ctypes.c_int64.in_dll(library, symbol).value
     found = list((ctypes.c_int64 * (1 + count)).in_dll(library, symbol))
@@ -230,7 +281,8 @@ def _check_sizes(facts: Mapping[str, Any], library: ctypes.CDLL) -> None:
 def _tensor(facts: Mapping[str, Any], role: str) -> TensorSpec:
     # A model may give an input back under its own name: outputs have keys of their own.
     name = facts["name"] if role == "input" else facts.get("key", facts["name"])
-    return TensorSpec(name, facts["dtype"], tuple(facts["shape"]), role)
+    dims = tuple(facts.get("dims", ()))
+    return TensorSpec(name, facts["dtype"], tuple(facts["shape"]), role, None, dims)
 
 
 def _nothing(*_arrays: Array) -> None:

@@ -96,7 +96,7 @@ def with_weights(
     content[SAMPLES] = samples_file(_infos(facts["inputs"]), _infos(facts["outputs"]), self_test)
     manifest = {
         **{name: value for name, value in facts.items() if name != ABSENT},
-        "tolerances": list(self_test.tolerances),
+        "tolerances": list(self_test.limits),
         **_named(facts, names),
         "verified_against": self_test.oracle,
     }
