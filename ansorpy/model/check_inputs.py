@@ -9,6 +9,7 @@ import numpy as np
 from ansorpy.artifact.harness import narrowed, widened
 from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, LARGEST, NARROW, UNIT_ROUNDOFF
 from ansorpy.graph.graph import Array, Graph
+from ansorpy.te.dims import Dim, spread
 
 WHOLE_NUMBERS: Final = 2  # exclusive limit of random integers that may index something
 SMALL_WHOLES: Final = 9  # largest size of integers that are known to be operands
@@ -28,6 +29,8 @@ EXTREMES: Final = frozenset({  # operators without sums: an infinity stays in it
     "ThresholdedRelu", "Where",
 })  # fmt: skip
 
+MORE_SIZES: Final = 3  # random sizes of dims at which a model is checked
+
 Inputs = dict[str, Array]
 Draw = Callable[[tuple[int, ...], str], Array]  # float64 numbers for a shape and dtype
 
@@ -35,6 +38,20 @@ Draw = Callable[[tuple[int, ...], str], Array]  # float64 numbers for a shape an
 def is_one_operator(graph: Graph) -> bool:
     """Return True for a graph of one node, whose outputs can be judged element by element."""
     return len(graph.nodes) == 1
+
+
+def checked_sizes(dims: Sequence[Dim], rng: np.random.Generator) -> list[dict[str, int]]:
+    """Return different sizes to check a model with dims at.
+
+    The largest, middle and least ones, each dim large while the others are small, random ones.
+    """
+    every = spread(dims)
+    least = every[0]
+    found = [every[-1], every[len(every) // 2], least]
+    found += [{**least, one.name: one.high} for one in dims]
+    for _ in range(MORE_SIZES):
+        found.append({one.name: int(rng.integers(one.low, one.high + 1)) for one in dims})
+    return [one for k, one in enumerate(found) if one not in found[:k]]
 
 
 def random_inputs(graph: Graph, rng: np.random.Generator) -> Inputs:

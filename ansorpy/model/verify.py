@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from ansorpy.errors import RunError
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.graph import Array, Graph
 from ansorpy.graph.interp import run
+from ansorpy.graph.sizes import at_sizes
 from ansorpy.model.answers import Answers, Opinions
 from ansorpy.model.check_bounds import (
     MOST_BOUND,
@@ -32,6 +34,7 @@ from ansorpy.model.check_bounds import (
 )
 from ansorpy.model.check_inputs import (
     Inputs,
+    checked_sizes,
     hard_inputs,
     is_one_operator,
     nudged,
@@ -42,6 +45,8 @@ from ansorpy.model.race import PREPARE_S, Entry, distance
 
 BUDGET_S: Final = 60.0  # seconds of an oracle for hard inputs
 BUDGET_BYTES: Final = 1 << 30  # inputs and outputs of all cases
+HARD_SIZES: Final = 2  # sizes of dims that hard inputs are checked at: the largest, the middle ones
+STORED: Final = 2  # cases of a self-test beside that of the largest sizes: the middle, the least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +94,7 @@ class ModelReference:
         dtypes: of the outputs; arrays of bfloat16 are uint16 bit patterns.
         cases: further inputs, which are no part of a bundle.
         left_out: the cases that were not made, each with the reason.
+        others: of a model with dims, whose largest sizes the inputs have, at other sizes.
     """
 
     inputs: Mapping[str, Array]
@@ -98,12 +104,14 @@ class ModelReference:
     dtypes: tuple[str, ...]
     cases: tuple[HardCase, ...] = ()
     left_out: tuple[str, ...] = ()
+    others: tuple["ModelReference", ...] = ()
 
     @property
     def told(self) -> str:
         """The oracle, and the inputs that it was asked about, for people."""
         names = ["normal", *(case.name for case in self.cases if case.name != "normal")]
         on = f" on {', '.join(names)} inputs" if self.cases else ""
+        on += f" at {1 + len(self.others)} sizes" if self.others else ""
         out = f"; left out: {', '.join(self.left_out)}" if self.left_out else ""
         return f"{self.source}{on}{out}"
 
@@ -114,11 +122,19 @@ class ModelReference:
             seconds: of all calls of the model.
             call_s: of one call.
         """
-        most = len(self.cases)
-        if call_s > 0 and seconds < (most + 1) * call_s:
-            most = max(0, int(seconds / call_s) - 1)
+        left = seconds / call_s - 1 if call_s > 0 else inf
+        others = self.others[: int(max(0.0, min(left, len(self.others))))]
+        cases = sum(len(one.cases) for one in (self, *others))
+        most = int(max(0.0, min(left - len(others), cases)))
+        if most == cases:
+            return replace(self, others=others)
         out = tuple(f"{case.name} (no time left)" for case in self.cases[most:])
-        return replace(self, cases=self.cases[:most], left_out=(*self.left_out, *out))
+        return replace(
+            self,
+            cases=self.cases[:most],
+            left_out=(*self.left_out, *out),
+            others=tuple(replace(one, cases=()) for one in others),
+        )
 
     @property
     def self_test(self) -> SelfTest:
@@ -132,7 +148,8 @@ class ModelReference:
             )
         ]
         bounds = tuple(self.bound * one for one in largest)
-        return SelfTest(tuple(self.inputs.values()), self.outputs, bounds, self.told)
+        others = tuple(one.self_test for one in self.others[:STORED])
+        return SelfTest(tuple(self.inputs.values()), self.outputs, bounds, self.told, others)
 
 
 Ask = Callable[[Inputs, float], list[Opinion]]  # the opinions of an oracle, within seconds
@@ -157,7 +174,7 @@ def reference_of(
             try:
                 with Opinions(graph, oracle) as ask:
                     source = "; ".join([oracle.name, *refusals])
-                    return _reference(graph, ask, source, seed, budget_s)
+                    return _sized(graph, ask, source, seed, budget_s)
             except RunError as error:  # operators or dtypes that it does not have
                 refusals.append(f"{oracle.name} cannot run it: {_kind(error)}")
     reasons = refusals if file is not None else ["the graph came without its file"]
@@ -167,7 +184,7 @@ def reference_of(
         made = run(graph, inputs)
         return [[made[output.name] for output in graph.outputs]]
 
-    return _reference(graph, own, source, seed, budget_s, independent=False)
+    return _sized(graph, own, source, seed, budget_s, independent=False)
 
 
 def check(bundle: Path, reference: ModelReference, threads: int, name: str) -> float:
@@ -180,33 +197,65 @@ def check(bundle: Path, reference: ModelReference, threads: int, name: str) -> f
         RunError: the bundle cannot be run, or its outputs are wrong.
     """
     with Answers(Entry("ansorpy", bundle), threads) as answers:
-        results = answers.outputs(reference.inputs)
-        shapes, wanted = ([one.shape for one in each] for each in (results, reference.outputs))
-        if shapes != wanted:
+        every = (reference, *reference.others)  # the largest sizes leave most in memory
+        return max(_checked(answers, one, name) for one in every)
+
+
+def _checked(answers: Answers, reference: ModelReference, name: str) -> float:
+    """Return the error of a bundle at the sizes of a reference, as `check` does."""
+    results = answers.outputs(reference.inputs)
+    shapes, wanted = ([one.shape for one in each] for each in (results, reference.outputs))
+    if shapes != wanted:
+        raise RunError(
+            f"cannot deliver {name!r} because its outputs have shapes {shapes}; expected"
+            f" {wanted} ({reference.source})"
+        )
+    error = distance(results, reference.outputs, reference.dtypes)
+    if not error <= reference.bound:
+        raise RunError(
+            f"cannot deliver {name!r} because its outputs are off by {error:.1e} of the"
+            f" largest; expected at most {reference.bound:.1e} ({reference.source})"
+        )
+    for case in reference.cases:
+        fault = case.fault(answers.outputs(case.inputs), reference.dtypes)
+        if fault:
             raise RunError(
-                f"cannot deliver {name!r} because its outputs have shapes {shapes}; expected"
-                f" {wanted} ({reference.source})"
+                f"cannot deliver {name!r} because of its outputs for {case.name} inputs:"
+                f" {fault}; expected those of {reference.source}"
             )
-        error = distance(results, reference.outputs, reference.dtypes)
-        if not error <= reference.bound:
-            raise RunError(
-                f"cannot deliver {name!r} because its outputs are off by {error:.1e} of the"
-                f" largest; expected at most {reference.bound:.1e} ({reference.source})"
-            )
-        for case in reference.cases:
-            fault = case.fault(answers.outputs(case.inputs), reference.dtypes)
-            if fault:
-                raise RunError(
-                    f"cannot deliver {name!r} because of its outputs for {case.name} inputs:"
-                    f" {fault}; expected those of {reference.source}"
-                )
     return error
 
 
-def _reference(
+def _sized(
     graph: Graph, ask: Ask, source: str, seed: int, budget_s: float, independent: bool = True
 ) -> ModelReference:
+    """Return the reference of a model, with dims at several sizes.
+
+    All have the largest of their bounds: the models differ in sizes only.
+
+    Raises:
+        RunError: the oracle cannot run the model.
+    """
+    if not graph.dims:
+        return _reference(graph, ask, source, seed, budget_s, independent)
+    made = []
+    for number, sizes in enumerate(checked_sizes(graph.dims, np.random.default_rng(seed))):
+        at = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        hard_s = budget_s / HARD_SIZES if number < HARD_SIZES else None
+        given = at_sizes(graph, sizes), ask, f"{source} at {at}", seed + number
+        made.append(_reference(*given, hard_s, independent))
+    bound = max(one.bound for one in made)
+    first, *others = (replace(one, bound=bound) for one in made)
+    return replace(first, source=source, others=tuple(others))
+
+
+def _reference(
+    graph: Graph, ask: Ask, source: str, seed: int, budget_s: float | None, independent: bool = True
+) -> ModelReference:
     """Return the reference of a model by an oracle.
+
+    Args:
+        budget_s: seconds for hard cases; there are none if it is None.
 
     Raises:
         RunError: the oracle cannot run the model.
@@ -218,7 +267,9 @@ def _reference(
         others = ask(nudged(graph, inputs, rng), PREPARE_S)
     apart = max((distance(one, first, dtypes_of(graph)) for one in others), default=0.0)
     bound = max(min(OWN_ERROR * apart, MOST_BOUND), least_bound(graph))
-    cases, left_out = _hard_cases(graph, ask, inputs, first, rng, budget_s)
+    cases, left_out = list[HardCase](), list[str]()
+    if budget_s is not None:
+        cases, left_out = _hard_cases(graph, ask, inputs, first, rng, budget_s)
     return ModelReference(
         inputs, tuple(first), bound, source, dtypes_of(graph), tuple(cases), tuple(left_out)
     )
