@@ -47,6 +47,7 @@ class Judgment:
         remedies: steps that may make the result faster, each as a phrase; told if it is slower.
         slowdown: of the machine during the race; 1.0 on a quiet one.
         missing: why there is no race; "" if there was one.
+        sizes: number of sizes of dims that each time is a mean over; 0 without dims.
     """
 
     what: Literal["kernel", "bundle"]
@@ -57,6 +58,7 @@ class Judgment:
     remedies: tuple[str, ...] = ()
     slowdown: float = 1.0
     missing: str = ""
+    sizes: int = 0
 
     @property
     def peer(self) -> Peer | None:
@@ -92,9 +94,10 @@ class Judgment:
         peer, ratio = self.peer, self.ratio
         if peer is None or peer.seconds is None or ratio is None:
             return f"{duration(self.ours_s)} per call, not compared with a library: {self._why()}; "
+        mean = f", mean over {counted(self.sizes, 'size')}" if self.sizes else ""
         times = (
             f" ({duration(self.ours_s)} against {duration(peer.seconds)},"
-            f" {counted(self.threads, 'thread')}), "
+            f" {counted(self.threads, 'thread')}{mean}), "
         )
         if peer.alike:
             return f"as fast as {peer.name}{times}"

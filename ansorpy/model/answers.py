@@ -41,7 +41,7 @@ class Answers:
         """
         folder = Path(self._folder.name)
         (folder / "inputs.npz").unlink(missing_ok=True)  # the inputs of the question before
-        answer = self._process.ask(to_prepare(inputs, folder, "outputs.npz"), timeout_s)
+        answer = self._process.ask(to_prepare([inputs], folder, "outputs.npz"), timeout_s)
         if "failed" in answer:
             raise RunError(f"cannot run the model by {self._entry.runtime}: {answer['failed']}")
         with np.load(folder / "outputs.npz", allow_pickle=False) as file:

@@ -7,6 +7,8 @@ Reads one JSON object per line and answers in the same way:
     {"do": "prepare", "inputs": NPZ, "names": [NAME, ...], "outputs": NPZ}
                                       load, run once, write the outputs; asked again: other inputs
     {"do": "visit", "seconds": S}     run for S seconds: times in seconds
+
+The arrays are one of each name, in order, at each size of the dims: a time is the mean over sizes.
 """
 
 import argparse
@@ -31,7 +33,12 @@ MIN_CALLS: Final = 3  # timed calls of a visit, however long one takes
 MAX_TIMES: Final = 20_000  # times in an answer: lines stay short
 
 Call = Callable[[], Sequence[Array]]
-Opened = Callable[[Mapping[str, Array]], Call]
+Opened = Callable[[Sequence[Mapping[str, Array]]], Sequence[Call]]  # a call for each size
+
+
+def each(bind: Callable[[Mapping[str, Array]], Call]) -> Opened:
+    """Return the calls of a runtime that needs not know all sizes ahead."""
+    return lambda every: [bind(inputs) for inputs in every]
 
 
 def ansorpy(path: Path, threads: int, _module: str) -> Opened:
@@ -45,7 +52,7 @@ def ansorpy(path: Path, threads: int, _module: str) -> Opened:
         given = {name: array for name, array in inputs.items() if name in known}
         return lambda: _listed(model(given))
 
-    return bind
+    return each(bind)
 
 
 def ort(path: Path, threads: int, _module: str) -> Opened:
@@ -84,7 +91,7 @@ def _ort(path: Path, threads: int, level: str, entries: Mapping[str, str] | None
         given = {name: array for name, array in inputs.items() if name in known}
         return lambda: session.run(None, given)
 
-    return bind
+    return each(bind)
 
 
 def onnx_reference(path: Path, _threads: int, _module: str) -> Opened:
@@ -105,11 +112,11 @@ def onnx_reference(path: Path, _threads: int, _module: str) -> Opened:
 
         return call
 
-    return bind
+    return each(bind)
 
 
 def openvino(path: Path, threads: int, _module: str) -> Opened:
-    """Return a request of OpenVINO, compiled for latency with fixed shapes."""
+    """Return a request of OpenVINO, compiled for latency; extents of one size are fixed."""
     import openvino as ov
 
     core = ov.Core()
@@ -120,17 +127,25 @@ def openvino(path: Path, threads: int, _module: str) -> Opened:
         "INFERENCE_PRECISION_HINT": "f32",
     }
 
-    def bind(inputs: Mapping[str, Array]) -> Call:
+    def bind(every: Sequence[Mapping[str, Array]]) -> Sequence[Call]:
         by_port = {port.get_any_name(): port for port in model.inputs}
-        model.reshape({by_port[name]: inputs[name].shape for name in by_port})
+        shapes = {}
+        for name, port in by_port.items():
+            extents = zip(*(inputs[name].shape for inputs in every), strict=True)
+            shapes[port] = ov.PartialShape([ov.Dimension(min(n), max(n)) for n in extents])
+        model.reshape(shapes)
         request = core.compile_model(model, "CPU", settings).create_infer_request()
-        given = {name: inputs[name] for name in by_port}
 
-        def call() -> Sequence[Array]:
-            request.infer(given, share_inputs=True, share_outputs=True)
-            return [one.data for one in request.output_tensors]
+        def of(inputs: Mapping[str, Array]) -> Call:
+            given = {name: inputs[name] for name in by_port}
 
-        return call
+            def call() -> Sequence[Array]:
+                request.infer(given, share_inputs=True, share_outputs=True)
+                return [one.data for one in request.output_tensors]
+
+            return call
+
+        return [of(inputs) for inputs in every]
 
     return bind
 
@@ -178,7 +193,7 @@ def _torch(threads: int, module: str, compiled: bool) -> Opened:
 
         return call
 
-    return bind
+    return each(bind)
 
 
 RUNTIMES: Final[Mapping[str, Callable[[Path, int, str], Opened]]] = {
@@ -199,16 +214,18 @@ def _listed(results: Any) -> Sequence[Array]:
     return list(results.values()) if isinstance(results, Mapping) else list(results)
 
 
-def visit(call: Call, seconds: float) -> list[float]:
-    """Return the seconds of each call during a visit."""
+def visit(calls: Sequence[Call], seconds: float) -> list[float]:
+    """Return the seconds of each call during a visit: the mean of one call at each size."""
     for _ in range(WARM_CALLS):
-        call()
+        for call in calls:
+            call()
     times: list[float] = []
     end = time.perf_counter() + seconds
     while (time.perf_counter() < end or len(times) < MIN_CALLS) and len(times) < MAX_TIMES:
         begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
+        for call in calls:
+            call()
+        times.append((time.perf_counter() - begin) / len(calls))
     return times
 
 
@@ -222,21 +239,28 @@ class RacedModel:
     def __init__(self, open_model: Callable[[], Opened]) -> None:
         self._open_model = open_model
         self._opened: Opened | None = None
-        self._call: Call | None = None
+        self._calls: Sequence[Call] = ()
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a question; {"failed": reason} if the runtime raises an error."""
         try:
             if asked["do"] == "visit":
-                assert self._call is not None, "a contestant prepares before its first visit"
-                return {"times_s": visit(self._call, asked["seconds"])}
+                assert self._calls, "a contestant prepares before its first visit"
+                return {"times_s": visit(self._calls, asked["seconds"])}
             begin = time.perf_counter()
             if self._opened is None:
                 self._opened = self._open_model()
             with np.load(asked["inputs"], allow_pickle=False) as file:
                 arrays = [file[name] for name in file.files]
-            self._call = self._opened(dict(zip(asked["names"], arrays, strict=True)))
-            np.savez(asked["outputs"], *self._call())
+            names = asked["names"]
+            every = [
+                dict(zip(names, arrays[begin : begin + len(names)], strict=True))
+                for begin in range(0, len(arrays) or 1, len(names) or 1)
+            ]
+            self._calls = self._opened(every)
+            # Outputs of a call may lie in memory of the next call.
+            made = [np.array(one) for call in self._calls for one in call()]
+            np.savez(asked["outputs"], *made)
             return {"open_s": time.perf_counter() - begin}
         except Exception as error:  # noqa: BLE001  a runtime raises any kind: its reason is the answer
             return {"failed": f"{type(error).__name__}: {str(error)[:300]}"}

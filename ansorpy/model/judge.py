@@ -116,17 +116,18 @@ def judged(
         return without(f"a race takes about {need_s:.0f} s, and {max(left_s, 0.0):.0f} s were left")
     try:
         with load_model(bundle, threads=threads) as model:
-            inputs = {**model.sample(), **model.bound()}
+            every = [{**inputs, **model.bound()} for inputs in model.timed_samples]
+            sizes = len(every) if model.dims else 0
     except PackageError as error:
         raise RunError(str(error)) from error
     rounds, timing_s = how
-    seconds = max(timing_s, rounds * MIN_CALLS * call_s)
+    seconds = max(timing_s, rounds * MIN_CALLS * call_s * len(every))
     entries = [Entry("ansorpy", bundle), *rivals.entries]
     with exclusive(slot_cores(threads), lock_folder()):
-        found = race(entries, inputs, threads, seconds, rounds)
+        found = race(entries, every, threads, seconds, rounds)
     if found[0].failed:
         return without(f"the bundle left the race ({found[0].failed})")
-    return verdict_of(found, rivals.names, threads, oracle, remedies)
+    return verdict_of(found, rivals.names, threads, oracle, remedies, sizes)
 
 
 def verdict_of(
@@ -135,11 +136,13 @@ def verdict_of(
     threads: int,
     oracle: str,
     remedies: tuple[str, ...] = (),
+    sizes: int = 0,
 ) -> Judgment:
     """Return the verdict on the first contestant of a race.
 
     Args:
         names: of the other contestants, in order.
+        sizes: number of sizes of dims that each time is a mean over; 0 without dims.
     """
     ours, *others = standings
     peers = tuple(
@@ -149,4 +152,4 @@ def verdict_of(
         for name, one in zip(names, others, strict=True)
     )
     slow = max(one.slowdown for one in standings)
-    return Judgment("bundle", ours.median_s, peers, threads, oracle, remedies, slow)
+    return Judgment("bundle", ours.median_s, peers, threads, oracle, remedies, slow, sizes=sizes)

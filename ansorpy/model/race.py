@@ -85,7 +85,7 @@ class _Here(RacedModel):
 
 def race(
     entries: Sequence[Entry],
-    inputs: Mapping[str, Array],
+    every: Sequence[Mapping[str, Array]],
     threads: int,
     seconds: float,
     rounds: int = ROUNDS,
@@ -93,7 +93,8 @@ def race(
     """Return the standings in the order of the entries.
 
     Args:
-        inputs: an array per input of the model.
+        every: an array per input of the model, at each size of its dims; times are means over
+            these.
         seconds: of timing per contestant, over all rounds.
     """
     with ExitStack() as stack:
@@ -104,7 +105,7 @@ def race(
         running: dict[int, TurnProcess | _Here] = {}
         for number, entry in enumerate(entries):
             process = stack.enter_context(_started(entry, threads, log))
-            answer = process.ask(to_prepare(inputs, folder, f"{number}.npz"), PREPARE_S)
+            answer = process.ask(to_prepare(every, folder, f"{number}.npz"), PREPARE_S)
             process.pause()
             if "failed" in answer:
                 failed[number] = answer["failed"]
@@ -184,18 +185,18 @@ def distance(given: Sequence[Array], wanted: Sequence[Array], dtypes: Sequence[s
     return worst
 
 
-def to_prepare(inputs: Mapping[str, Array], folder: Path, outputs: str) -> dict[str, Any]:
+def to_prepare(every: Sequence[Mapping[str, Array]], folder: Path, outputs: str) -> dict[str, Any]:
     """Return the request that a contestant runs once; write the inputs, if it is the first one.
 
     Args:
+        every: the inputs by name, at each size; all have the same names.
         folder: for the inputs, and for the file of the outputs, `outputs`.
     """
     file = folder / "inputs.npz"
     if not file.exists():
-        np.savez(
-            file, *inputs.values()
-        )  # by position: a name may be a path, or a parameter of savez
-    told = {"inputs": str(file), "names": list(inputs), "outputs": str(folder / outputs)}
+        arrays = [array for inputs in every for array in inputs.values()]
+        np.savez(file, *arrays)  # by position: a name may be a path, or a parameter of savez
+    told = {"inputs": str(file), "names": list(every[0]), "outputs": str(folder / outputs)}
     return {"do": "prepare", **told}
 
 

@@ -14,7 +14,7 @@ from ansorpy.graph import Graph
 from ansorpy.graph.graph import Array
 from ansorpy.model.api import bundle_path
 from ansorpy.model.compile import ModelResult
-from ansorpy.model.contestant import Call
+from ansorpy.model.contestant import Call, each
 from ansorpy.model.judge import Rivals, judged, name_of
 from ansorpy.model.race import Entry
 from ansorpy.units import counted, duration
@@ -101,7 +101,7 @@ class CompiledModule:
 
         threads, before = self._model.threads, torch.get_num_threads()
         rivals = Rivals(
-            (Entry("torch", self.result.bundle, opened=self._eager),), (name_of("torch"),)
+            (Entry("torch", self.result.bundle, opened=each(self._eager)),), (name_of("torch"),)
         )
         told = self.result.verdict
         oracle, remedies = (told.oracle, told.remedies) if told else ("eager PyTorch", ())

@@ -99,9 +99,9 @@ def measured(name: str, file: Path, threads: int, args: Any) -> Row | None:
     if args.tune_only:
         return None
     with load_model(bundle) as model:
-        inputs = {**model.sample(), **model.bound()}
+        every = [{**inputs, **model.bound()} for inputs in model.timed_samples]
     entries = entries_of(name, file, bundle, args.against)
-    found = race(entries, inputs, threads, args.seconds, args.rounds)
+    found = race(entries, every, threads, args.seconds, args.rounds)
     for one in found:
         if one.failed:
             say(f"{name}: {one.runtime} has no time because {one.failed}")

@@ -160,7 +160,8 @@ def _opinions(case: SweepCase, folder: Path, dtypes: Sequence[str]) -> dict[str,
         }
         entry = oracle.entries[0]
         try:
-            made = RUNTIMES[entry.runtime](entry.file, 1, "")(inputs)()
+            (call,) = RUNTIMES[entry.runtime](entry.file, 1, "")([inputs])
+            made = call()
         except Exception:  # noqa: BLE001  a runtime raises any kind
             continue
         outputs = zip(made, dtypes, strict=False)

@@ -133,18 +133,21 @@ def bench(
                 "cannot race against ort or openvino because they need the model's file;"
                 " expected --model FILE"
             )
-        given = arrays_of(ours, inputs)
+        every = ours.timed_samples if inputs is None else (arrays_of(ours, inputs),)
         entries = [Entry(OURS, bundle), *(Entry(name, file, module) for name in asked)]
-        standings = race(entries, {**given, **ours.bound()}, threads, seconds, rounds)
+        arrays = [{**one, **ours.bound()} for one in every]
+        standings = race(entries, arrays, threads, seconds, rounds)
         if standings[0].failed:
             raise SpecError(f"cannot run {bundle} because of {standings[0].failed}")
     rows = profiled(ours, seconds, standings[0].median_s) if profile else []
-    verdict = verdict_of(tuple(standings), tuple(map(name_of, asked)), threads, _oracle(ours))
+    sizes = len(every) if ours.dims and inputs is None else 0
+    peers = tuple(map(name_of, asked))
+    verdict = verdict_of(tuple(standings), peers, threads, _oracle(ours), sizes=sizes)
     if as_json:
         told = as_object(ours, threads, standings, verdict) | ({"profile": rows} if profile else {})
         typer.echo(json.dumps(told, indent=2))
         return
-    typer.echo(as_table(ours, threads, standings))
+    typer.echo(as_table(ours, threads, standings, sizes))
     if asked:
         typer.echo(str(verdict))
     if profile:
@@ -247,11 +250,18 @@ def as_object(
     }
 
 
-def as_table(model: "LoadedModel", threads: int, standings: "Sequence[Standing]") -> str:
-    """Return the standings as lines for people: milliseconds, and the ratio to ours."""
+def as_table(
+    model: "LoadedModel", threads: int, standings: "Sequence[Standing]", sizes: int = 0
+) -> str:
+    """Return the standings as lines for people: milliseconds, and the ratio to ours.
+
+    Args:
+        sizes: number of sizes of dims that each time is a mean over; 0 without dims.
+    """
     plural = "" if threads == 1 else "s"
+    mean = f", mean over {sizes} sizes" if sizes else ""
     lines = [
-        f"{model.name}, {threads} thread{plural}; milliseconds per call",
+        f"{model.name}, {threads} thread{plural}; milliseconds per call{mean}",
         f"{'':10} {'median':>9} {'least':>9} {'visits':>19} {'calls/s':>9} {'x ours':>6}  error",
     ]
     for row in standings:

@@ -62,7 +62,7 @@ def test_the_command_run_reads_and_writes_any_name(bundle: Path, tmp_path: Path)
 
 
 def test_a_race_takes_any_name(bundle: Path) -> None:
-    (ours,) = race([Entry("ansorpy", bundle)], arrays(), 1, 0.01, 1)
+    (ours,) = race([Entry("ansorpy", bundle)], [arrays()], 1, 0.01, 1)
     assert not ours.failed
 
 

@@ -11,7 +11,7 @@ import pytest
 from ansorpy.graph.graph import Array
 from ansorpy.measure.cores import slot_cores, usable_cores
 from ansorpy.measure.timing.turn_process import TurnProcess
-from ansorpy.model.contestant import visit
+from ansorpy.model.contestant import each, visit
 from ansorpy.model.race import Entry, command_of, distance, race
 
 
@@ -47,7 +47,7 @@ def test_a_visit_makes_calls_however_short_it_is() -> None:
         calls.append(1)
         return []
 
-    times = visit(call, 0.0)
+    times = visit([call], 0.0)
     assert len(times) >= 3
     assert len(calls) > len(times)
 
@@ -61,15 +61,32 @@ def broken(inputs: Mapping[str, Array]) -> Callable[[], Sequence[Array]]:
 
 
 def test_a_model_of_this_process_takes_turns_as_others_do(tmp_path: Path) -> None:
-    entries = [Entry("torch", tmp_path, opened=opened) for opened in (doubled, doubled, broken)]
-    *found, failed = race(entries, {"x": np.ones(2, np.float32)}, 1, 0.02, rounds=2)
+    entries = [Entry("torch", tmp_path, opened=each(one)) for one in (doubled, doubled, broken)]
+    *found, failed = race(entries, [{"x": np.ones(2, np.float32)}], 1, 0.02, rounds=2)
     assert [(one.error, len(one.visits_s), one.failed) for one in found] == [(0.0, 2, "")] * 2
     assert (failed.visits_s, failed.failed) == ((), "ValueError: no such model")
 
 
+def test_a_time_is_the_mean_over_sizes_and_outputs_of_all_are_compared(tmp_path: Path) -> None:
+    wide: list[int] = []
+
+    def noted(inputs: Mapping[str, Array]) -> Callable[[], Sequence[Array]]:
+        def call() -> Sequence[Array]:
+            wide.append(inputs["x"].size)
+            return [np.where(inputs["x"].size > 2, 3.0, 2.0) * inputs["x"]]
+
+        return call
+
+    every = [{"x": np.ones(size, np.float32)} for size in (2, 4)]
+    entries = [Entry("torch", tmp_path, opened=each(one)) for one in (doubled, noted)]
+    right, wrong = race(entries, every, 1, 0.02, rounds=1)
+    assert (right.error, wrong.error) == (0.0, 0.5)  # wrong at the second size only
+    assert wide.count(2) == wide.count(4) == wrong.calls + 4
+
+
 def test_a_contestant_that_fails_has_a_reason_and_no_times(tmp_path: Path) -> None:
     entries = [Entry("torch", tmp_path / "absent.onnx"), Entry("ort", tmp_path / "absent.onnx")]
-    found = race(entries, {"x": np.zeros(2, np.float32)}, 1, 0.1, rounds=1)
+    found = race(entries, [{"x": np.zeros(2, np.float32)}], 1, 0.1, rounds=1)
     assert [one.runtime for one in found] == ["torch", "ort"]
     assert all(one.failed and not one.visits_s for one in found)
 
