@@ -6,11 +6,15 @@ Source: greedy by size, Pisarchyk and Lee, 2020 (arXiv 2001.03288).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.bundle.plan import ModelPlan
+from ansorpy.errors import SpecError
 from ansorpy.graph.aliases import ALIGN_BYTES
+from ansorpy.te.dims import Dim
+from ansorpy.te.limits import LIMITS
+from ansorpy.units import size
 
 MOVES: Final = 16  # moves of values to the front of an order; one takes (values squared) time
 
@@ -41,6 +45,39 @@ class ArenaPlan:
     size_bytes: int
     sum_bytes: int
     bound_bytes: int
+
+
+def arena_of(plan: ModelPlan) -> ArenaPlan:
+    """Return the memory plan of a model, with room for the largest sizes of its dims.
+
+    Raises:
+        SpecError: the largest sizes need more than LIMITS.bytes.
+    """
+    arena = plan_arena(lifetimes(plan))
+    if not plan.dims or arena.size_bytes <= LIMITS.bytes:
+        return arena
+    widest = max(plan.dims, key=int)
+    low, high = widest.low - 1, widest.high  # `low` fits, or nothing does; `high` does not fit
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = plan_arena(_resized(plan, widest, middle)).size_bytes <= LIMITS.bytes
+        low, high = (middle, high) if fits else (low, middle)
+    most = f"{widest.name} of at most {low}" if low >= widest.low else "smaller ranges"
+    raise SpecError(
+        f"cannot lay out {plan.name!r} because its values need {size(arena.size_bytes)} at the"
+        f" largest sizes of {', '.join(map(repr, plan.dims))}, limit {size(LIMITS.bytes)};"
+        f" expected {most}"
+    )
+
+
+def _resized(plan: ModelPlan, dim: Dim, largest: int) -> list[Lifetime]:
+    """Return the lifetimes of values with another largest size of a dim."""
+    found = []
+    for one in lifetimes(plan):
+        power = plan.values[one.name].shape.count(dim)
+        bytes_of_one = one.size_bytes // dim.high**power
+        found.append(replace(one, size_bytes=bytes_of_one * largest**power))
+    return found
 
 
 def lifetimes(plan: ModelPlan) -> list[Lifetime]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.bundle.arena import ArenaPlan, in_place, lifetimes, plan_arena
+from ansorpy.bundle.arena import ArenaPlan, arena_of, in_place
 from ansorpy.bundle.layout import rows_of
 from ansorpy.bundle.plan import KernelStep, ModelPlan
 from ansorpy.bundle.tensor_file import TensorFile, tensor_file
@@ -80,11 +80,15 @@ class ModelMemory:
 
 
 def memory_of(plan: ModelPlan) -> ModelMemory:
-    """Return the memory plan of a model."""
+    """Return the memory plan of a model.
+
+    Raises:
+        SpecError: the largest sizes of its dims need too much memory.
+    """
     given, results = len(plan.inputs), len(plan.outputs)
     areas = (SIZES, *AREAS) if plan.dims else AREAS
     arguments = {area: given + results + number for number, area in enumerate(areas)}
-    arena = plan_arena(lifetimes(plan))
+    arena = arena_of(plan)
     stored = _stored(plan)
     file = tensor_file([plan.values[name] for name in dict.fromkeys(stored.values())])
     own = in_place(plan)
