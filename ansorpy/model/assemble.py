@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ansorpy.bundle.arena import ArenaPlan, arena_of
 from ansorpy.bundle.plan import (
     HostedFunction,
     HostedStep,
@@ -14,6 +15,7 @@ from ansorpy.bundle.plan import (
     Step,
 )
 from ansorpy.codegen.exported_types import Library
+from ansorpy.errors import GraphError
 from ansorpy.graph.graph import Node, ValueInfo
 from ansorpy.graph.groups import Partition
 from ansorpy.graph.hosted.text import function_text
@@ -54,6 +56,72 @@ def plan_of(
         libraries: by task; every task has one.
     """
     graph = partition.graph
+    steps, values, functions = _steps(partition, tasks)
+    read = {partition.root(name) for step in steps for name in step.reads}
+    read |= {partition.root(output.value) for output in graph.outputs}
+    return ModelPlan(
+        name=graph.name,
+        values=values,
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        weights={name: weight for name, weight in graph.weights.items() if name in read},
+        views=partition.views,
+        steps=steps,
+        kernels=tuple(
+            model_kernel(dag, libraries[dag.name].library, libraries[dag.name].best_s)
+            for dag in tasks.dags
+        ),
+        source_digest=origin.digest,
+        threads=origin.threads,
+        hosted=functions,
+        self_test=self_test,
+        bound=graph.bound,
+        parts=origin.parts,
+    )
+
+
+def check_dims(partition: Partition, tasks: ModelTasks) -> ArenaPlan:
+    """Refuse a model with dims that no bundle can run, before its tasks are tuned.
+
+    Returns:
+        its arena, which does not depend on kernels.
+
+    Raises:
+        GraphError: a step reads sizes of a call as elements of a tensor.
+        SpecError: the largest sizes need too much memory.
+    """
+    graph = partition.graph
+    steps, values, _ = _steps(partition, tasks)
+    read = [(f"node {(*one.nodes, '')[0][:80]!r}", name) for one in steps for name in one.reads]
+    read += [(f"output {one.name[:80]!r}", one.value) for one in graph.outputs]
+    for reader, name in read:
+        weight = graph.weights.get(partition.root(name))
+        if weight is not None and weight.sizes:
+            raise GraphError(
+                f"cannot tune {graph.name!r} because {reader} has {name[:80]!r}, whose elements are"
+                f" sizes of a call; expected numbers, as in --bind {weight.dims[0].name}=1"
+            )
+    draft = HostedFunction("draft", "")
+    return arena_of(
+        ModelPlan(
+            name=graph.name,
+            values=values,
+            inputs=graph.inputs,
+            outputs=graph.outputs,
+            weights=graph.weights,
+            views=partition.views,
+            steps=tuple(HostedStep(draft.name, one.reads, one.writes) for one in steps),
+            kernels=(),
+            hosted=(draft,),
+        )
+    )
+
+
+def _steps(
+    partition: Partition, tasks: ModelTasks
+) -> tuple[tuple[Step, ...], dict[str, ValueInfo], tuple[HostedFunction, ...]]:
+    """Return the steps, all values that they read and write, and the hosted functions."""
+    graph = partition.graph
     values = dict(graph.values)
     steps: list[Step] = []
     functions: dict[str, HostedFunction] = {}
@@ -73,27 +141,7 @@ def plan_of(
                 values[value] = _unread(part.lowered.dag, place, value)
             writes.append(value)
         steps.append(KernelStep(part.task, part.lowered.reads, tuple(writes), nodes))
-    read = {partition.root(name) for step in steps for name in step.reads}
-    read |= {partition.root(output.value) for output in graph.outputs}
-    return ModelPlan(
-        name=graph.name,
-        values=values,
-        inputs=graph.inputs,
-        outputs=graph.outputs,
-        weights={name: weight for name, weight in graph.weights.items() if name in read},
-        views=partition.views,
-        steps=tuple(steps),
-        kernels=tuple(
-            model_kernel(dag, libraries[dag.name].library, libraries[dag.name].best_s)
-            for dag in tasks.dags
-        ),
-        source_digest=origin.digest,
-        threads=origin.threads,
-        hosted=tuple(functions.values()),
-        self_test=self_test,
-        bound=graph.bound,
-        parts=origin.parts,
-    )
+    return tuple(steps), values, tuple(functions.values())
 
 
 def model_kernel(dag: Dag, library: Library, best_s: float) -> ModelKernel:

@@ -17,6 +17,7 @@ from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import Simplified, simplify
 from ansorpy.graph.wire.draw import with_drawn_weights
 from ansorpy.measure.timing.cold_weights import cold_bytes
+from ansorpy.model.assemble import check_dims
 from ansorpy.model.budget import ModelBudget
 from ansorpy.model.compilation import LEAST_SHARE, Compilation, Tune, tuning_request
 from ansorpy.model.events import Divided, ModelEvent, Recut, bundle_latency
@@ -163,6 +164,8 @@ def compiled(
         lambda dag: _fits(dag, target, rules),
         lambda dag: fuses(dag, target, rules),
     )
+    if request.graph.dims:
+        check_dims(parted, tasks)
     names = [dag.name for dag in tasks.dags]
     options.check_tasks(names)
     chosen_dags(tasks.dags, options.tasks)  # refuses an unknown name

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansorpy.errors import SpecError
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.wire.document import Document
 from ansorpy.model.options import ModelOptions
@@ -39,10 +38,4 @@ class ModelRequest:
     document: Document | None = None
 
     def __post_init__(self) -> None:
-        if self.graph.dims:
-            names = ", ".join(one.name for one in self.graph.dims)
-            raise SpecError(
-                f"cannot tune model {self.graph.name!r} because each call decides {names}; expected"
-                " a number for each extent, as in --bind NAME=1"
-            )
         check_conflicts(self.options, RequestKind(self.target.kind, model=True))
