@@ -246,7 +246,7 @@ def decorator(node: ast.expr) -> str:
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
     "ansorpy/artifact": 4_040,
-    "ansorpy/bundle": 2_300,
+    "ansorpy/bundle": 2_450,
     "ansorpy/client": 1_300,
     "ansorpy/codegen": 12_230,
     "ansorpy/cost": 1_470,
@@ -257,7 +257,7 @@ LINES = {
     "ansorpy/importers": 2_400,
     "ansorpy/loopir": 6_100,
     "ansorpy/measure": 10_820,
-    "ansorpy/model": 4_500,
+    "ansorpy/model": 4_700,
     "ansorpy/oracle": 1_050,
     "ansorpy/plan": 3_220,
     "ansorpy/population": 900,

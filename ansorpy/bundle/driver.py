@@ -23,7 +23,7 @@ from ansorpy.te.dims import Dim
 
 PREFIX: Final = "ansorpy_model"
 NONE: Final = "null"
-SIZE_BYTES: Final = 8  # of the size of a dim
+SIZE_BYTES: Final = 8  # bytes of a size of a call
 
 
 def driver_prefix(plan: ModelPlan, memory: ModelMemory) -> str:

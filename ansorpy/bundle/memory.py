@@ -46,7 +46,7 @@ class Packing:
 class Copy:
     """An output that is no value of its own: its bytes are copied after the last step.
 
-    `size_bytes` are those of a row if `rows` is the number of the dim that counts rows.
+    `size_bytes` counts one row if `rows` is the number of the dim that counts rows.
     """
 
     source: Place

@@ -29,7 +29,7 @@ class ModelKernel:
     `name` is unique in a plan. `weights` are the numbers of the inputs that the phases ahead read
     (placeholders that are `constant`): steps give weights there. `best_s` is the time of one call
     alone, 0 if it is not known; `workload` the key of the task. `dims` are the sizes that a call
-    takes, in order; `shapes` those of inputs, then outputs, with dims: as the library has them
+    takes, in order; `shapes` the shapes with dims of inputs, then outputs: as the library has them
     unless given.
     """
 

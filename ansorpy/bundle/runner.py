@@ -247,7 +247,7 @@ def dims_of(facts: Mapping[str, Any]) -> list[DimSpec]:
 
 
 def marks(samples: Mapping[str, Array]) -> list[str]:
-    """Return what names of a self-test begin with, of each case: "", "1.", "2." ..."""
+    """Return the beginnings of names in a self-test, one per case: "", "1.", "2." ..."""
     first = [name.rpartition("in0")[0] for name in samples if name.endswith("in0")]
     return sorted(first, key=lambda mark: (len(mark), mark)) if first else [""]
 

@@ -46,7 +46,7 @@ from ansorpy.model.race import PREPARE_S, Entry, distance
 BUDGET_S: Final = 60.0  # seconds of an oracle for hard inputs
 BUDGET_BYTES: Final = 1 << 30  # inputs and outputs of all cases
 HARD_SIZES: Final = 2  # sizes of dims that hard inputs are checked at: the largest, the middle ones
-STORED: Final = 2  # cases of a self-test beside that of the largest sizes: the middle, the least
+STORED: Final = 2  # cases of a self-test beside the largest sizes: the middle, the least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
