@@ -31,6 +31,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule, Verdict
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import in_range, ranges_of
 from ansorpy.tuner.options.allocation import chosen_dags
 from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.requests.request import Request
@@ -309,12 +310,17 @@ def search_request(
 
 
 def _known(work: Compilation, dag: Dag, store: RecordStore, rules: tuple[Rule, ...]) -> int:
-    """Return the number of trials of a task in a store, under the same rules."""
-    target = work.request.target
-    name = rules_name(target.kind, rules)
-    cold = cold_bytes(work.weights_bytes, target)
-    records = store.all(Identity(dag, target, name, cold).key)
-    return sum(one.race is None and one.rules == name and is_trusted(one, dag) for one in records)
+    """Return the number of trials of a task, and of ranges of its dim, under the same rules."""
+    asked = work.request
+    name = rules_name(asked.target.kind, rules)
+    cold = cold_bytes(work.weights_bytes, asked.target)
+    most = range(1, asked.options.kernels_per_dim + 1)
+    ranges = dict.fromkeys(sizes for count in most for sizes in ranges_of(dag, count))
+    found = 0
+    for one in (dag, *(in_range(dag, sizes) for sizes in ranges)):
+        records = store.all(Identity(one, asked.target, name, cold).key)
+        found += sum(r.race is None and r.rules == name and is_trusted(r, one) for r in records)
+    return found
 
 
 def _fits(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:

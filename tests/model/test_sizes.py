@@ -188,3 +188,27 @@ def test_an_encoder_becomes_one_bundle_that_is_right_at_every_size(tmp_path: Pat
                 wanted = session.run(None, {"ids": ids, "mask": mask})
                 for one, other in zip(model(ids, mask), wanted, strict=True):
                     np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_candidates")
+def test_trials_of_ranges_are_found_when_a_model_is_tuned_again(tmp_path: Path) -> None:
+    """The product has a kernel for each of two ranges of rows, and records of both."""
+    at = Writer(x=("N", 32))
+    model = at.model(at("Relu", at("MatMul", "x", at.random(32, 48))))
+    graph = graph_of_model(model, {"N": te.dim("N", 1, 12)})
+    store = MemoryStore()
+    options = ModelOptions(trials=16, race=False)
+    asked = ModelRequest(graph, local_target(1), options, tmp_path / "m.zip")
+    _, result = play(compiled(asked, store))
+    assert result.trials >= 16
+    before = [record.key for record in store.export()]
+    assert len(set(before)) == 2
+    with load_model(result.bundle) as loaded:
+        for rows in (1, 2, 8, 9, 12):
+            x = np.random.default_rng(rows).standard_normal((rows, 32)).astype(np.float32)
+            wanted = run(graph, {"x": x})[graph.outputs[0].name]
+            np.testing.assert_allclose(loaded(x), wanted, rtol=1e-4, atol=1e-5)
+    _, again = play(compiled(asked, store))
+    assert again.trials < 8  # no search: kernels of the two ranges are joined and measured
+    assert [record.key for record in store.export()] == before
