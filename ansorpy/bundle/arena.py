@@ -7,12 +7,13 @@ Source: greedy by size, Pisarchyk and Lee, 2020 (arXiv 2001.03288).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Final
 
 from ansorpy.bundle.plan import ModelPlan
-from ansorpy.errors import SpecError
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph.aliases import ALIGN_BYTES
-from ansorpy.te.dims import Dim
+from ansorpy.te.dims import extents_at, too_large
 from ansorpy.te.limits import LIMITS
 from ansorpy.units import size
 
@@ -56,27 +57,21 @@ def arena_of(plan: ModelPlan) -> ArenaPlan:
     arena = plan_arena(lifetimes(plan))
     if not plan.dims or arena.size_bytes <= LIMITS.bytes:
         return arena
-    widest = max(plan.dims, key=int)
-    low, high = widest.low - 1, widest.high  # `low` fits, or nothing does; `high` does not fit
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = plan_arena(_resized(plan, widest, middle)).size_bytes <= LIMITS.bytes
-        low, high = (middle, high) if fits else (low, middle)
-    most = f"{widest.name} of at most {low}" if low >= widest.low else "smaller ranges"
-    raise SpecError(
-        f"cannot lay out {plan.name!r} because its values need {size(arena.size_bytes)} at the"
-        f" largest sizes of {', '.join(map(repr, plan.dims))}, limit {size(LIMITS.bytes)};"
-        f" expected {most}"
-    )
+
+    def needed(sizes: Mapping[str, int]) -> int:
+        return plan_arena(_resized(plan, sizes)).size_bytes
+
+    widest = sorted(plan.dims, key=int, reverse=True)
+    raise too_large(f"cannot lay out {plan.name!r}", widest, needed, LIMITS.bytes, size)
 
 
-def _resized(plan: ModelPlan, dim: Dim, largest: int) -> list[Lifetime]:
-    """Return the lifetimes of values with another largest size of a dim."""
+def _resized(plan: ModelPlan, sizes: Mapping[str, int]) -> list[Lifetime]:
+    """Return the lifetimes of values with other largest sizes of dims."""
     found = []
     for one in lifetimes(plan):
-        power = plan.values[one.name].shape.count(dim)
-        bytes_of_one = one.size_bytes // dim.high**power
-        found.append(replace(one, size_bytes=bytes_of_one * largest**power))
+        info = plan.values[one.name]
+        shape = extents_at(info.fixed_shape, sizes)
+        found.append(replace(one, size_bytes=prod(shape) * SIZE_BYTES[info.dtype]))
     return found
 
 

@@ -27,7 +27,7 @@ from ansorpy.bundle.tensor_file import TensorFile, raw, tensor_file
 from ansorpy.graph.aliases import ALIGN_BYTES
 from ansorpy.graph.graph import Array, ValueInfo, Weight
 from ansorpy.records.record import parts_to_json
-from ansorpy.te.dims import Dim, spread
+from ansorpy.te.dims import Dim, spread, spread_weights
 
 
 def write_bundle(path: Path, plan: ModelPlan) -> Path:
@@ -123,8 +123,11 @@ def _tensor(plan: ModelPlan, name: str, value: str) -> TensorEntry:
 
 
 def _dims(dims: Sequence[Dim]) -> list[DimEntry]:
-    timed = spread(dims)
-    return [entry(DimEntry, one, timed=[sizes[one.name] for sizes in timed]) for one in dims]
+    timed, weights = spread(dims), spread_weights(dims)
+    return [
+        entry(DimEntry, one, timed=[sizes[one.name] for sizes in timed], weights=weights)
+        for one in dims
+    ]
 
 
 def output_keys(names: Sequence[str], inputs: Collection[str]) -> list[dict[str, str]]:

@@ -67,8 +67,8 @@ def driver_text(plan: ModelPlan, memory: ModelMemory, prefix: str) -> str:
 def sizes_of(plan: ModelPlan, memory: ModelMemory) -> list[int]:
     """Return the bytes of weights, packed, arena, scratch, inputs, outputs; the number of steps.
 
-    With dims, their ranges follow, and for each axis of an input or output the number of its dim,
-    counted from 1, or 0.
+    With dims, their ranges and steps follow, and for each axis of an input or output the number of
+    its dim, counted from 1, or 0.
     """
     values = [*plan.inputs, *(output.value for output in plan.outputs)]
     areas = (
@@ -78,7 +78,7 @@ def sizes_of(plan: ModelPlan, memory: ModelMemory) -> list[int]:
     steps = len(plan.steps) + bool(memory.copies)
     sizes = [*areas, *(plan.values[name].size_bytes for name in values), steps]
     for one in plan.dims:
-        sizes += [one.low, one.high]
+        sizes += [one.low, one.high, one.step]
     for extent in (extent for name in values for extent in plan.values[name].fixed_shape):
         if plan.dims:
             sizes.append(1 + plan.dims.index(extent) if isinstance(extent, Dim) else 0)

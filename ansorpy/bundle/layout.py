@@ -80,7 +80,7 @@ def renaming(kernel: Sequence[int], value: Sequence[int]) -> dict[str, Dim] | No
             if wanted != given:
                 return None
             continue
-        misfits = given.high != wanted.high or given.low < wanted.low
+        misfits = given.high != wanted.high or given.low < wanted.low or given.step % wanted.step
         if misfits or found.setdefault(wanted.name, given) != given:
             return None
     return found

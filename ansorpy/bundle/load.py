@@ -64,6 +64,11 @@ class LoadedModel:
         return tuple(self._runner.dims.values())
 
     @property
+    def timed_weights(self) -> tuple[float, ...]:
+        """The weights of `timed_samples` in a mean time; () if all are equal."""
+        return next((dim.weights for dim in self.dims), ())
+
+    @property
     def timed_samples(self) -> tuple[dict[str, Any], ...]:
         """The inputs of `sample` at each of the sizes that a model with dims is timed at."""
         rng = np.random.default_rng(0)
@@ -272,18 +277,21 @@ def _check_places(facts: Mapping[str, Any], runner: ModelRunner) -> None:
 
 def _check_dims(facts: Mapping[str, Any]) -> None:
     """Raise ValueError unless tensors and values have the largest sizes of dims that there are."""
-    extents = {dim.name: dim.high for dim in dims_of(facts)}
-    for dim in dims_of(facts):
-        sizes = (dim.low, *dim.timed, dim.high)
-        if dim.low < 1 or list(sizes) != sorted(sizes) or dim.timed[-1:] != (dim.high,):
+    dims = dims_of(facts)
+    extents = {dim.name: dim.high for dim in dims}
+    for dim in dims:
+        known = dim.low >= 1 and dim.step >= 1 and dim.timed
+        if not known or not all(map(dim.has, (dim.low, *dim.timed, dim.high))):
             raise ValueError(f"dim {dim.name!r} has no range")
-    if len({len(dim.timed) for dim in dims_of(facts)}) > 1 or len(extents) < len(dims_of(facts)):
+        if dim.weights and (len(dim.weights) != len(dim.timed) or min(dim.weights) <= 0):
+            raise ValueError(f"dim {dim.name!r} has not a weight for each timed size")
+    if len({(len(dim.timed), dim.weights) for dim in dims}) > 1 or len(extents) < len(dims):
         raise ValueError("its dims do not fit together")
     for one in (*facts["inputs"], *facts["outputs"], *facts["values"].values()):
-        dims = one.get("dims", [""] * len(one["shape"]))
-        if len(dims) != len(one["shape"]) or any(
+        names = one.get("dims", [""] * len(one["shape"]))
+        if len(names) != len(one["shape"]) or any(
             extents.get(name) != extent
-            for name, extent in zip(dims, one["shape"], strict=True)
+            for name, extent in zip(names, one["shape"], strict=True)
             if name
         ):
             raise ValueError(f"{one['name']!r} has other dims than the model")

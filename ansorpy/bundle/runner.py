@@ -131,11 +131,12 @@ class ModelRunner(Runner):
         """Return the least time of every step in seconds, in runs of the whole model.
 
         Each includes a call from Python, about a microsecond. A last, further step copies outputs
-        if any are copies. With dims, a time is the mean of those at each of the timed sizes.
+        if any are copies. With dims, a time is the weighted mean over the timed sizes.
         """
         rng, every = np.random.default_rng(0), self.timed_sizes()
+        weights = next((dim.weights for dim in self.dims.values()), ()) or (1.0,) * len(every)
         means_s = [0.0] * self.facts["native_steps"]
-        for sizes in every:
+        for sizes, weight in zip(every, weights, strict=True):
             inputs = [aligned_copy(one) for one in self.random_inputs(rng, sizes)]
             calls = self.steps(self.arguments(Bound(self, {}, inputs, None).ordered()))
             least_s = [math.inf] * len(calls)
@@ -144,9 +145,8 @@ class ModelRunner(Runner):
                     begin_s = time.perf_counter()
                     call()
                     least_s[number] = min(least_s[number], time.perf_counter() - begin_s)
-            means_s = [
-                sum_s + one / len(every) for sum_s, one in zip(means_s, least_s, strict=True)
-            ]
+            share = weight / sum(weights)
+            means_s = [sum_s + share * one for sum_s, one in zip(means_s, least_s, strict=True)]
         return means_s
 
     def steps(self, order: Sequence[Array]) -> list[Callable[[], None]]:
@@ -241,7 +241,14 @@ class ModelRunner(Runner):
 def dims_of(facts: Mapping[str, Any]) -> list[DimSpec]:
     """Return the dims of a model by its manifest."""
     return [
-        DimSpec(one["name"], one["low"], one["high"], tuple(one["timed"]))
+        DimSpec(
+            one["name"],
+            one["low"],
+            one["high"],
+            tuple(one["timed"]),
+            one["step"],
+            tuple(one["weights"]),
+        )
         for one in facts.get("dims", ())
     ]
 
@@ -267,7 +274,7 @@ def _check_sizes(facts: Mapping[str, Any], library: ctypes.CDLL) -> None:
     dims = dims_of(facts)
     numbers = {"": 0, **{dim.name: 1 + k for k, dim in enumerate(dims)}}
     for dim in dims:
-        sizes += [dim.low, dim.high]
+        sizes += [dim.low, dim.high, dim.step]
     for one in (*facts["inputs"], *facts["outputs"]):
         if dims:
             sizes += [numbers[name] for name in one.get("dims", [""] * len(one["shape"]))]

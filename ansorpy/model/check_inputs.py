@@ -9,7 +9,8 @@ import numpy as np
 from ansorpy.artifact.harness import narrowed, widened
 from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, LARGEST, NARROW, UNIT_ROUNDOFF
 from ansorpy.graph.graph import Array, Graph
-from ansorpy.te.dims import Dim, spread
+from ansorpy.te.dims import Dim
+from ansorpy.te.dims import least as least_of
 
 WHOLE_NUMBERS: Final = 2  # exclusive limit of random integers that may index something
 SMALL_WHOLES: Final = 9  # largest size of integers that are known to be operands
@@ -45,12 +46,12 @@ def checked_sizes(dims: Sequence[Dim], rng: np.random.Generator) -> list[dict[st
 
     The largest, middle and least ones, each dim large while the others are small, random ones.
     """
-    every = spread(dims)
-    least = every[0]
-    found = [every[-1], every[len(every) // 2], least]
+    least, largest = ({one.name: of(one) for one in dims} for of in (least_of, int))
+    found = [largest, {one.name: sum(one.counts) // 2 * one.step for one in dims}, least]
     found += [{**least, one.name: one.high} for one in dims]
     for _ in range(MORE_SIZES):
-        found.append({one.name: int(rng.integers(one.low, one.high + 1)) for one in dims})
+        steps = [int(rng.integers(*one.counts, endpoint=True)) for one in dims]
+        found.append({one.name: n * one.step for one, n in zip(dims, steps, strict=True)})
     return [one for k, one in enumerate(found) if one not in found[:k]]
 
 

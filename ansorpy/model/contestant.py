@@ -4,11 +4,12 @@
 
 Reads one JSON object per line and answers in the same way:
 
-    {"do": "prepare", "inputs": NPZ, "names": [NAME, ...], "outputs": NPZ}
+    {"do": "prepare", "inputs": NPZ, "names": [NAME, ...], "outputs": NPZ, "weights": [W, ...]}
                                       load, run once, write the outputs; asked again: other inputs
     {"do": "visit", "seconds": S}     run for S seconds: times in seconds
 
-The arrays are one of each name, in order, at each size of the dims: a time is the mean over sizes.
+The arrays are one of each name, in order, at each size of the dims. A time is the mean over sizes,
+with these weights; without any, all sizes are equal.
 """
 
 import argparse
@@ -214,18 +215,21 @@ def _listed(results: Any) -> Sequence[Array]:
     return list(results.values()) if isinstance(results, Mapping) else list(results)
 
 
-def visit(calls: Sequence[Call], seconds: float) -> list[float]:
-    """Return the seconds of each call during a visit: the mean of one call at each size."""
+def visit(calls: Sequence[Call], seconds: float, weights: Sequence[float] = ()) -> list[float]:
+    """Return the seconds of each call during a visit: the weighted mean of a call at each size."""
+    shares = [one / sum(weights) for one in weights] or [1.0 / len(calls)] * len(calls)
     for _ in range(WARM_CALLS):
         for call in calls:
             call()
     times: list[float] = []
     end = time.perf_counter() + seconds
     while (time.perf_counter() < end or len(times) < MIN_CALLS) and len(times) < MAX_TIMES:
-        begin = time.perf_counter()
-        for call in calls:
+        mean_s = 0.0
+        for call, share in zip(calls, shares, strict=True):
+            begin = time.perf_counter()
             call()
-        times.append((time.perf_counter() - begin) / len(calls))
+            mean_s += share * (time.perf_counter() - begin)
+        times.append(mean_s)
     return times
 
 
@@ -240,13 +244,14 @@ class RacedModel:
         self._open_model = open_model
         self._opened: Opened | None = None
         self._calls: Sequence[Call] = ()
+        self._weights: Sequence[float] = ()
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a question; {"failed": reason} if the runtime raises an error."""
         try:
             if asked["do"] == "visit":
                 assert self._calls, "a contestant prepares before its first visit"
-                return {"times_s": visit(self._calls, asked["seconds"])}
+                return {"times_s": visit(self._calls, asked["seconds"], self._weights)}
             begin = time.perf_counter()
             if self._opened is None:
                 self._opened = self._open_model()
@@ -257,7 +262,7 @@ class RacedModel:
                 dict(zip(names, arrays[begin : begin + len(names)], strict=True))
                 for begin in range(0, len(arrays) or 1, len(names) or 1)
             ]
-            self._calls = self._opened(every)
+            self._calls, self._weights = self._opened(every), asked.get("weights", ())
             # Outputs of a call may lie in memory of the next call.
             made = [np.array(one) for call in self._calls for one in call()]
             np.savez(asked["outputs"], *made)

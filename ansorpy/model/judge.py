@@ -117,14 +117,14 @@ def judged(
     try:
         with load_model(bundle, threads=threads) as model:
             every = [{**inputs, **model.bound()} for inputs in model.timed_samples]
-            sizes = len(every) if model.dims else 0
+            sizes, weights = len(every) if model.dims else 0, model.timed_weights
     except PackageError as error:
         raise RunError(str(error)) from error
     rounds, timing_s = how
     seconds = max(timing_s, rounds * MIN_CALLS * call_s * len(every))
     entries = [Entry("ansorpy", bundle), *rivals.entries]
     with exclusive(slot_cores(threads), lock_folder()):
-        found = race(entries, every, threads, seconds, rounds)
+        found = race(entries, every, threads, seconds, rounds, weights)
     if found[0].failed:
         return without(f"the bundle left the race ({found[0].failed})")
     return verdict_of(found, rivals.names, threads, oracle, remedies, sizes)

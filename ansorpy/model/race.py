@@ -89,6 +89,7 @@ def race(
     threads: int,
     seconds: float,
     rounds: int = ROUNDS,
+    weights: Sequence[float] = (),
 ) -> tuple[Standing, ...]:
     """Return the standings in the order of the entries.
 
@@ -96,6 +97,7 @@ def race(
         every: an array per input of the model, at each size of its dims; times are means over
             these.
         seconds: of timing per contestant, over all rounds.
+        weights: of the sizes in a time; (): all are equal.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ansorpy-race-")))
@@ -105,7 +107,9 @@ def race(
         running: dict[int, TurnProcess | _Here] = {}
         for number, entry in enumerate(entries):
             process = stack.enter_context(_started(entry, threads, log))
-            answer = process.ask(to_prepare(every, folder, f"{number}.npz"), PREPARE_S)
+            answer = process.ask(
+                {**to_prepare(every, folder, f"{number}.npz"), "weights": list(weights)}, PREPARE_S
+            )
             process.pause()
             if "failed" in answer:
                 failed[number] = answer["failed"]

@@ -299,6 +299,12 @@ def spread(dims: Sequence[Dim]) -> tuple[dict[str, int], ...]:
     return tuple(dict(zip(names, one.sizes, strict=True)) for one in _timed(tuple(dims)))
 
 
+def spread_weights(dims: Sequence[Dim]) -> tuple[float, ...]:
+    """Return the weights of `spread`; () if no distribution of sizes is given."""
+    given = any(one.weights for one in dims)
+    return tuple(one.weight for one in _timed(tuple(dims))) if given else ()
+
+
 def timed_weights(dag: Dag) -> tuple[float, ...]:
     """Return the weights of `timed_sizes` in the cost of a kernel; equal ones are 1."""
     return tuple(one.weight for one in _timed(dims_of(dag)))

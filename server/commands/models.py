@@ -136,7 +136,8 @@ def bench(
         every = ours.timed_samples if inputs is None else (arrays_of(ours, inputs),)
         entries = [Entry(OURS, bundle), *(Entry(name, file, module) for name in asked)]
         arrays = [{**one, **ours.bound()} for one in every]
-        standings = race(entries, arrays, threads, seconds, rounds)
+        weights = ours.timed_weights if inputs is None else ()
+        standings = race(entries, arrays, threads, seconds, rounds, weights)
         if standings[0].failed:
             raise SpecError(f"cannot run {bundle} because of {standings[0].failed}")
     rows = profiled(ours, seconds, standings[0].median_s) if profile else []

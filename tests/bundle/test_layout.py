@@ -80,6 +80,9 @@ def test_dims_of_a_kernel_take_the_names_of_a_value() -> None:
     assert renaming((Dim("n", 2, 3), 8), (B, 8)) is None  # it does not take one row
     assert renaming((Dim("n", 1, 4), 8), (B, 8)) is None  # it has other strides
     assert renaming((8, 8), (64,)) == {}
+    stepped = Dim("S", 2, 8, 2)
+    assert renaming((Dim("n", 1, 8), 4), (stepped, 4)) == {"n": stepped}
+    assert renaming((Dim("n", 4, 8, 4), 4), (stepped, 4)) is None  # it does not take 2 or 6
 
 
 def test_rows_are_counted_by_the_first_long_axis() -> None:

@@ -22,9 +22,10 @@ from ansorpy.bundle.load import LoadedModel, load_model
 from ansorpy.bundle.plan import KernelStep
 from ansorpy.codegen.runtime.thread_pool import ThreadPool
 from ansorpy.errors import PackageError
+from ansorpy.te.dims import Dim
 from tests.artifact.mutations import ODD, places
 from tests.bundle.models import THREADS, Array
-from tests.bundle.sized import SHAPES, SizedModel, at, sized_model, with_self_tests
+from tests.bundle.sized import SHAPES, B, SizedModel, at, sized_model, with_self_tests
 from tests.bundle.test_driver import Driver
 from tests.bundle.test_load import resealed
 from tests.codegen.programs import guarded
@@ -211,6 +212,25 @@ def test_dims_are_told(made: SizedModel, loaded: LoadedModel) -> None:
     assert loaded.inputs[3].dims == ("", "M", "")
 
 
+def test_a_step_and_weights_of_sizes_are_kept(tmp_path: Path) -> None:
+    """Kernels of any size serve even batches, which are timed as often as calls have them."""
+    made = sized_model(hosted=False)
+    even = Dim("B", 2, 4, 2, [(2, 2, 0.75), (4, 4, 0.25)])
+    values = {
+        name: replace(info, shape=tuple(even if one == B else one for one in info.shape))
+        for name, info in made.plan.values.items()
+    }
+    bundle = write_bundle(tmp_path / "even.zip", replace(made.plan, values=values))
+    with load_model(bundle) as model:
+        assert (model.dims[0].step, len(model.timed_weights)) == (2, len(model.timed_samples))
+        assert {one["x"].shape[0] for one in model.timed_samples} == {2, 4}
+        for sizes in ({"B": 2, "L": 3, "M": 4}, {"B": 4, "L": 24, "M": 1}):
+            inputs = made.inputs(sizes)
+            check(made, inputs, model(*inputs))
+        with pytest.raises(ValueError, match=r"expected \(B in 2\.\.4 step 2, L in 2\.\.24, 16\)"):
+            model(*made.inputs({"B": 3, "L": 3, "M": 4}))
+
+
 def test_a_kernel_gets_the_sizes_of_its_own_dims(made: SizedModel) -> None:
     plan = made.plan
     numbers = [plan.sizes_of(one) for one in plan.steps if isinstance(one, KernelStep)]
@@ -255,7 +275,18 @@ def test_nothing_beyond_the_rows_of_a_call_is_touched(threads: int, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("low", 0), ("low", 5), ("high", 5), ("name", "L"), ("timed", []), ("timed", [9, 1])],
+    [
+        ("low", 0),
+        ("low", 5),
+        ("high", 5),
+        ("name", "L"),
+        ("timed", []),
+        ("timed", [9, 1]),
+        ("step", 0),
+        ("step", 2),
+        ("weights", [1.0]),
+        ("weights", [-1.0] * 5),
+    ],
 )
 def test_a_manifest_with_dims_of_another_library_is_refused(
     path: Path, tmp_path: Path, field: str, value: Any

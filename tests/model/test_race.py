@@ -84,6 +84,23 @@ def test_a_time_is_the_mean_over_sizes_and_outputs_of_all_are_compared(tmp_path:
     assert wide.count(2) == wide.count(4) == wrong.calls + 4
 
 
+def test_a_time_is_weighted_by_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 0.0
+    monkeypatch.setattr("ansorpy.model.contestant.time.perf_counter", lambda: clock)
+
+    def taking(seconds: float) -> Callable[[], Sequence[Array]]:
+        def call() -> Sequence[Array]:
+            nonlocal clock
+            clock += seconds
+            return []
+
+        return call
+
+    calls = [taking(1.0), taking(5.0)]
+    assert visit(calls, 0.0) == pytest.approx([3.0] * 3)
+    assert visit(calls, 0.0, (3.0, 1.0)) == pytest.approx([2.0] * 3)
+
+
 def test_a_contestant_that_fails_has_a_reason_and_no_times(tmp_path: Path) -> None:
     entries = [Entry("torch", tmp_path / "absent.onnx"), Entry("ort", tmp_path / "absent.onnx")]
     found = race(entries, [{"x": np.zeros(2, np.float32)}], 1, 0.1, rounds=1)
