@@ -38,6 +38,7 @@ PLANS: Final = 16  # about 16 plans are looked at: to record their features take
 FEW_PLANS: Final = 5  # likewise in a hurry: kernels of squeezenet take 1.2 times as long in all
 ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
 TIMED: Final = 4  # plans whose best choices are timed if there are no trials
+JOINED: Final = 2  # likewise if each has a kernel for each range of sizes
 CASES: Final = ("random",)  # cases that it passed: dense numbers, both ways, between guard pages
 ALL_CASES: Final = ("all",)  # the cases of a final kernel
 # No trial will correct a choice, so that the pressure is higher than in a search. More pressure or
@@ -120,7 +121,8 @@ def attempts_of(
             fastest: no trial will correct the model.
     """
     found = choose(task, model, seed)
-    together = best_of_plans(found) if timed and not task.history.ranked() else []
+    most = JOINED if task.parts else TIMED
+    together = best_of_plans(found, most) if timed and not task.history.ranked() else []
     rest = [one for one in found if one not in together]
     return [one for one in (together, *([one] for one in rest[:ATTEMPTS])) if one]
 
@@ -130,12 +132,12 @@ def prebuild(task: Task, candidates: Sequence[Candidate], pool: RacePool) -> Non
     pool.prebuild(*(export for _, export in exports_of(task, candidates).values()))
 
 
-def best_of_plans(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the first candidate of each plan, at most `TIMED`."""
+def best_of_plans(candidates: Sequence[Candidate], most: int = TIMED) -> list[Candidate]:
+    """Return the first candidate of each plan, at most `most`."""
     best: dict[int, Candidate] = {}
     for candidate in candidates:
         best.setdefault(candidate.plan, candidate)
-    return list(best.values())[:TIMED]
+    return list(best.values())[:most]
 
 
 def deliver_library(
