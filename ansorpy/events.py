@@ -366,6 +366,8 @@ class TaskResult:
     verdict: Judgment | None = None
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by dim; times are means
     weights: tuple[float, ...] = ()  # weights of these times; (): all are equal
+    # Best trials of the kernels for ranges of sizes, in seconds, as {"M in 2..8": 1e-6}.
+    ranges: Mapping[str, float] = field(default_factory=dict)
     library: Library | None = field(default=None, compare=False, repr=False)
     # Plan as text and row of the delivered candidate; None for the untuned kernel.
     candidate: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)

@@ -175,6 +175,7 @@ def rows_of(result: TaskResult) -> dict[str, str]:
     return {
         "verdict": _verdict(result),
         "latency": _latency(result),
+        "ranges": _ranges(result),
         "trials": _trials(result),
         "failures": _failures(result) if result.kernel is None else "-",
         "left out": "; ".join(f"your {one.name}: {one.note}" for one in result.own if one.note)
@@ -202,6 +203,11 @@ def _verdict(result: TaskResult) -> str:
         return "no kernel: no candidate passed its checks"
     checked = "verified against float64 loops" if result.verified else "not verified"
     return f"{duration(result.best_s)} per call, not raced, {checked}"
+
+
+def _ranges(result: TaskResult) -> str:
+    """Return the best trial of the kernel of each range of sizes."""
+    return ", ".join(f"{name}: {duration(s)}" for name, s in result.ranges.items()) or "-"
 
 
 def _latency(result: TaskResult) -> str:

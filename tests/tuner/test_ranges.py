@@ -13,6 +13,7 @@ from ansorpy.loopir.join import packs_of
 from ansorpy.measure.host import local_target
 from ansorpy.population import sample
 from ansorpy.replay import plan_from_text
+from ansorpy.result import rows_of
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.te.dims import in_range, ranges_of
@@ -55,6 +56,8 @@ def test_each_range_is_searched_and_one_kernel_is_delivered(made: Made) -> None:
     assert result.verified
     assert result.name == "mm"
     assert result.trials >= 24
+    assert list(result.ranges) == ["M in 1..1", "M in 2..8", "M in 9..40"]
+    assert rows_of(result)["ranges"].startswith("M in 1..1: ")
 
 
 def test_ranges_of_a_dim_with_a_step_are_right_at_its_multiples(tmp_path: Path) -> None:

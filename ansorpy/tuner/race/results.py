@@ -57,6 +57,7 @@ def empty_result(task: Task, failures: Sequence[Failed] = ()) -> TaskResult:
         flop=task.identity.flop,
         sizes=timed_by_dim(task.dag),
         weights=timed_weights(task.dag) if is_weighted(task.dag) else (),
+        ranges={name: best_s for name, best_s in task.times_of_ranges() if best_s is not None},
         failures=dict(task.history.failures),
         examples=dict(task.history.examples),
     )

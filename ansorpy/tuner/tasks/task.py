@@ -16,6 +16,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.tasks.history import History, cost_of
 from ansorpy.tuner.tasks.identity import Identity
+from ansorpy.tuner.tasks.ranges import JoinedSpace
 from ansorpy.tuner.tasks.search_space import SearchSpace
 from ansorpy.tuner.tasks.trial_queue import TrialQueue
 from ansorpy.tuner.tasks.trust import is_trusted, versions
@@ -77,6 +78,12 @@ class Task:
     def best_s(self) -> float | None:
         """The time of the best so far in seconds, None if no trial survived."""
         return self.history.best_s
+
+    def times_of_ranges(self) -> Iterator[tuple[str, float | None]]:
+        """Yield the ranges of sizes of the parts with the best times of their trials in seconds."""
+        if isinstance(self.space.own, JoinedSpace):
+            for sizes, part in zip(self.space.own.ranges, self.parts, strict=True):
+                yield str(sizes), part.history.trial_s
 
     @property
     def has_answer(self) -> bool:
