@@ -90,7 +90,7 @@ def test_the_readme_is_a_door() -> None:
     assert README.index("make demo") < 400
     for told in (
         "pip install .", "ansorpy example encoder", "](benchmarks/results/models-ratios.svg)",
-        "Behind are", "**Not for**", "CPU, Linux", "static shapes", "inference", "Dtypes: float32",
+        "Behind are", "**Not for**", "CPU, Linux", "inference", "docs/dims.md", "Dtypes: float32",
         "code of its author",
     ):  # fmt: skip
         assert told in README, told
