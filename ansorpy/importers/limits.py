@@ -12,11 +12,12 @@ from typing import Any
 
 from ansorpy.errors import GraphError, SpecError
 from ansorpy.importers.child import ReadLimits, ask_child, child_request
+from ansorpy.te.bindings import Bound, bound, bound_as_json
 
 
 def check_file(
     path: Path,
-    bind: Mapping[str, float] | None = None,
+    bind: Bound | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     hosted: bool = False,
     limits: ReadLimits | None = None,
@@ -34,13 +35,13 @@ def check_file(
 
 
 def read_request(
-    bind: Mapping[str, float] | None = None,
+    bind: Bound | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     hosted: bool = False,
 ) -> dict[str, Any]:
     """Return the arguments of `read_model` as the request of a child."""
     return {
-        "bind": dict(bind or {}), "hosted": hosted,
+        "bind": bound_as_json(bind or {}), "hosted": hosted,
         "shapes": {name: list(shape) for name, shape in (shapes or {}).items()},
     }  # fmt: skip
 
@@ -50,7 +51,8 @@ def refusal(request: Mapping[str, Any]) -> str:
     from ansorpy.importers.model_file import read_model
 
     try:
-        read_model(Path(request["path"]), request["bind"], request["shapes"], request["hosted"])
+        bind = bound(request["bind"])
+        read_model(Path(request["path"]), bind, request["shapes"], request["hosted"])
     except SpecError as error:
         return str(error)
     except (MemoryError, RecursionError) as error:

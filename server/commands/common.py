@@ -212,7 +212,7 @@ def extents(texts: list[str] | None) -> dict[str, int]:
     Raises:
         SpecError: names the invalid option.
     """
-    return _with_dims(pairs(texts, "--bind", whole, FORMS))
+    return _bound(pairs(texts, "--bind", whole, FORMS))
 
 
 def bindings(texts: list[str] | None) -> dict[str, float]:
@@ -221,50 +221,31 @@ def bindings(texts: list[str] | None) -> dict[str, float]:
     Raises:
         SpecError: names the invalid option.
     """
-    return _with_dims(pairs(texts, "--bind", _number_or_range, FORMS))
+    return _bound(pairs(texts, "--bind", _number_or_range, FORMS))
 
 
-def _with_dims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with a dim for each range; a dim has an identifier as its name."""
-    from ansorpy.te.dims import dim
+def _bound(values: Mapping[str, Any]) -> dict[str, Any]:
+    from ansorpy.te.bindings import bound
 
-    return {
-        name: dim(re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII), *value)
-        if isinstance(value, tuple)
-        else value
-        for name, value in values.items()
-    }
+    return bound(values)
 
 
-def _number_or_range(text: str) -> float | tuple[int, int, int, dict[str, float]]:
+def _number_or_range(text: str) -> float | str:
     return whole(text) if ".." in text else number(text)
 
 
-def whole(text: str) -> int | tuple[int, int, int, dict[str, float]]:
-    """Return an integer, or ends, step and weights by sizes of 1..512 or 8..512:8@8:0.9+512:0.1.
+def whole(text: str) -> int | str:
+    """Return an integer, or the text of a range, such as 1..512.
 
     Raises:
         ValueError: the text is neither.
     """
-    sizes, at, weighted = text.partition("@")
-    low, dots, ends = sizes.partition("..")
-    if not dots:
+    from ansorpy.te.bindings import range_parts
+
+    if ".." not in text:
         return int(text)
-    high, colon, step = ends.partition(":")
-    parts = [part.rsplit(":", 1) for part in weighted.split("+")] if at else []
-    weights = {of: float(weight) for of, weight in parts}
-    if len(weights) < len(parts):
-        raise ValueError(text)
-    return int(low), int(high), int(step) if colon else 1, weights
-
-
-def numbers(texts: list[str] | None) -> dict[str, float]:
-    """Return NAME=NUMBER options of `--bind` as a mapping; whole numbers are integers.
-
-    Raises:
-        SpecError: names the invalid option.
-    """
-    return pairs(texts, "--bind", number)
+    range_parts(text)
+    return text
 
 
 def number(text: str) -> float:

@@ -10,7 +10,7 @@ from ansorpy.errors import PackageError, RunError
 from ansorpy.server.commands.common import (
     NOTHING_SURVIVED,
     WRONG_INPUT,
-    numbers,
+    bindings,
     shapes_of,
     stop,
     wrong_input,
@@ -22,7 +22,8 @@ def join(
     model: Annotated[Path, typer.Argument(help="The model that has the weights.")],
     out: Annotated[Path, typer.Option(help="The bundle to write.")],
     bind: Annotated[
-        list[str] | None, typer.Option(help="batch=1 binds a symbolic extent or a scalar input.")
+        list[str] | None,
+        typer.Option(help="batch=1 binds a symbolic extent or a scalar input, batch=1..8 a range."),
     ] = None,
     shape: Annotated[
         list[str] | None, typer.Option(help="x=1,3,224,224 gives the shape of an input.")
@@ -46,7 +47,7 @@ def join(
 
     with wrong_input():
         try:
-            joined = join_model(bundle, model, out, numbers(bind), shapes_of(shape))
+            joined = join_model(bundle, model, out, bindings(bind), shapes_of(shape))
         except PackageError as error:
             raise stop(error, WRONG_INPUT) from error
         except RunError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ansorpy.errors import SpecError
-from ansorpy.server.commands.common import numbers, shapes_of, wrong_input
+from ansorpy.server.commands.common import bindings, shapes_of, wrong_input
 
 if TYPE_CHECKING:
     from ansorpy.graph.wire.document import Document
@@ -20,7 +20,8 @@ def simplify(
         Path, typer.Argument(metavar="OUT", help="The .onnx or .graph.json to write.")
     ],
     bind: Annotated[
-        list[str] | None, typer.Option(help="batch=1 binds a symbolic extent or a scalar input.")
+        list[str] | None,
+        typer.Option(help="batch=1 binds a symbolic extent or a scalar input, batch=1..8 a range."),
     ] = None,
     shape: Annotated[
         list[str] | None, typer.Option(help="x=1,3,224,224 gives the shape of an input.")
@@ -51,14 +52,14 @@ def simplify(
                     f"cannot write {target} with --exact because `ansorpy join` runs all passes;"
                     " expected no --exact"
                 )
-            document = write_document(source, target, numbers(bind), shapes_of(shape))
+            document = write_document(source, target, bindings(bind), shapes_of(shape))
             typer.echo(
                 json.dumps(_document_facts(document), indent=2)
                 if as_json
                 else _document_text(document, target)
             )
             return
-        made = simplify_file(source, target, numbers(bind), shapes_of(shape), exact)
+        made = simplify_file(source, target, bindings(bind), shapes_of(shape), exact)
     typer.echo(json.dumps(_as_object(made), indent=2) if as_json else _as_text(made))
 
 

@@ -37,11 +37,16 @@ def simplify() -> None:
     """Write the simplified model beside the model, then the report."""
     request = _request()
     from ansorpy.model.simplify import simplify_file
+    from ansorpy.te.bindings import bound
 
     path = Path(request["path"])
     try:
         simplified = simplify_file(
-            path, path.with_name(SIMPLIFIED), request["bind"], request["shapes"], request["exact"]
+            path,
+            path.with_name(SIMPLIFIED),
+            bound(request["bind"]),
+            request["shapes"],
+            request["exact"],
         )
     except (GraphError, MemoryError, RecursionError) as error:
         told = str(error) if isinstance(error, GraphError) else (

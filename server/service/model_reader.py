@@ -20,6 +20,7 @@ from ansorpy.server.schemas.model import ModelFacts, SimplifyReport
 from ansorpy.server.service import model_child
 from ansorpy.server.service.model_child import SIMPLIFIED
 from ansorpy.server.service.slots import Slots
+from ansorpy.te.bindings import Bound
 
 MAX_REFUSAL: Final = 500  # characters
 GROWTH: Final = 2  # times the model that the simplified file may take
@@ -64,7 +65,7 @@ class ModelReader:
     def simplify(
         self,
         path: Path,
-        bind: Mapping[str, float],
+        bind: Bound,
         shapes: Mapping[str, Sequence[int]],
         exact: bool,
     ) -> tuple[SimplifyReport, Path]:

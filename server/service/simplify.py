@@ -12,6 +12,7 @@ from ansorpy.graph.passes import PASSES, Pass
 from ansorpy.server.schemas.model import Passes, PassReply, SimplifyReply
 from ansorpy.server.service.model_reader import ModelReader
 from ansorpy.server.service.models import ModelService
+from ansorpy.te.bindings import Bound
 
 # A row of the docstring of a pass: its name, then text, further lines of which are indented.
 _ROW: Final = re.compile(
@@ -32,7 +33,7 @@ class SimplifyCall:
     """
 
     path: Path
-    bind: Mapping[str, float]
+    bind: Bound
     shapes: Mapping[str, Sequence[int]]
     exact: bool
     keep: bool
