@@ -1,4 +1,8 @@
-"""A graph becomes a model of ONNX, opset 23."""
+"""A graph becomes a model of ONNX, opset 23.
+
+A dim becomes a symbol, and a constant that depends on it the result of nodes on the shape of an
+input.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +17,7 @@ from ansorpy.graph import Graph, Node, Weight
 from ansorpy.graph.graph import Attribute, Symbol, ValueInfo
 from ansorpy.importers.onnx_file import OPSET
 from ansorpy.importers.onnx_values import CODES, DTYPE_ATTRIBUTES, tensor_of
+from ansorpy.te.dims import Dim
 
 IR_VERSION: Final = 10  # the version of the file format that opset 23 came with is 11; 10 suffices
 LARGEST_FILE: Final = (1 << 31) - (1 << 20)  # bytes; protobuf has messages below 2 GiB
@@ -68,12 +73,16 @@ class _Writer:
         self._taken = {*graph.values, *(output.name for output in graph.outputs)}
         self._copies: list[tuple[str, str]] = []
         self._labels: Counter[str] = Counter()
+        self._sizes: dict[str, str] = {}  # value of the size of each dim, by its name
 
     def model(self) -> onnx.ModelProto:
         """Return the model; `_named` first, because nodes write the names of outputs."""
         self._named()
         for name, weight in self.graph.weights.items():
-            self.proto.initializer.append(tensor_of(self.names[name], weight))
+            if weight.dims:
+                self._sized(self.names[name], weight)
+            else:
+                self.proto.initializer.append(tensor_of(self.names[name], weight))
         for node in self.graph.nodes:
             self._node(node)
         for value, output in self._copies:
@@ -93,6 +102,56 @@ class _Writer:
                 f"cannot write {self.graph.name!r} because {error}; expected a valid model"
             ) from error
         return model
+
+    def _sized(self, name: str, weight: Weight) -> None:
+        """Add a constant that depends on sizes of a call, which nodes read from the inputs."""
+        if not weight.sizes:
+            table = self._fresh(name)
+            whole = Weight.of(weight.array, weight.dtype)
+            self.proto.initializer.append(tensor_of(table, whole))
+            axes = [axis for axis, one in enumerate(weight.shape) if isinstance(one, Dim)]
+            begins, which = (self._integers(one, name) for one in ([0] * len(axes), axes))
+            ends = self._extents([weight.shape[axis] for axis in axes], name)
+            self._emit("Slice", (table, begins, ends, which), name)
+            return
+        if weight.dtype == "int64" and len(weight.shape) == 1:
+            self._extents(weight.sizes, name, name)
+            return
+        flat, shaped = self._extents(weight.sizes, name), self._fresh(name)
+        self._emit("Reshape", (flat, self._integers(weight.shape, name)), shaped)
+        self._emit("Cast", (shaped,), name, to=weight.dtype)
+
+    def _extents(self, extents: Sequence[int], like: str, output: str = "") -> str:
+        """Return the name of a vector of extents, some of which are dims."""
+        parts = [
+            self._size(one) if isinstance(one, Dim) else self._integers([one], like)
+            for one in extents
+        ]
+        made = output or self._fresh(like)
+        self._emit("Concat", parts, made, axis=0)
+        return made
+
+    def _size(self, dim: Dim) -> str:
+        """Return the name of the size of a dim, a vector of one element."""
+        if dim.name not in self._sizes:
+            name, axis = next(
+                (name, axis)
+                for name in self.graph.inputs
+                for axis, one in enumerate(self.graph.values[name].shape)
+                if one == dim
+            )
+            made = self._sizes[dim.name] = self._fresh(dim.name)
+            self._emit("Shape", (self.names[name],), made, start=axis, end=axis + 1)
+        return self._sizes[dim.name]
+
+    def _integers(self, values: Sequence[int], like: str) -> str:
+        made = self._fresh(like)
+        numbers = Weight.of(np.array(values, np.int64))
+        self.proto.initializer.append(tensor_of(made, numbers))
+        return made
+
+    def _emit(self, op: str, inputs: Sequence[str], output: str, **attrs: Attribute) -> None:
+        self.emit(op, inputs, (output,), attrs, "", onnx.defs.get_schema(op, OPSET, ""))
 
     def _named(self) -> None:
         """Give outputs their public names: of a node's value, or of a copy behind it."""
@@ -216,5 +275,5 @@ def _attribute(name: str, value: Attribute, schema: Any) -> onnx.AttributeProto:
 
 
 def _info(name: str, value: ValueInfo) -> onnx.ValueInfoProto:
-    shape = [extent.name if isinstance(extent, Symbol) else extent for extent in value.shape]
+    shape = [one.name if isinstance(one, Symbol | Dim) else one for one in value.shape]
     return onnx.helper.make_tensor_value_info(name, CODES[value.dtype], shape)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,9 @@ from ansorpy.expr.dtypes import FLOATS, INTS
 from ansorpy.graph import Graph, Weight
 from ansorpy.graph.graph import Array
 from ansorpy.graph.interp import run
+from ansorpy.graph.merge import sampled
 from ansorpy.graph.passes import PASSES, Firing, simplify
+from ansorpy.graph.sizes import at_sizes
 from ansorpy.graph.wire.document import Document
 from ansorpy.importers.model_file import read_model
 from ansorpy.model.home import home_model
@@ -130,18 +133,31 @@ def write_document(
     return document
 
 
-def compared(source: Path, graph: Graph, target: Path, bind: Mapping[str, float]) -> Comparison:
-    """Compare two model files on random inputs.
+def compared(
+    source: Path,
+    graph: Graph,
+    target: Path,
+    bind: Mapping[str, float],
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> Comparison:
+    """Compare two model files on random inputs; with dims at several sizes, and return the worst.
 
     Args:
         graph: the graph of the source; the interpreter runs it.
         bind: values of inputs that the source has and the target has not.
+        sizes: of symbols of the target.
 
     Raises:
         GraphError: neither evaluator can run the models.
     """
     from ansorpy.importers.onnx_run import input_dtypes, reference_run
 
+    if graph.dims:
+        each = [
+            compared(source, at_sizes(graph, some), target, bind, some)
+            for some in sampled(graph.dims)
+        ]
+        return max(each, key=lambda one: (not one.equal, one.error))
     inputs = random_inputs(graph)
     bound = {
         name: np.array(bind[name], dtype).reshape(shape)
@@ -152,7 +168,7 @@ def compared(source: Path, graph: Graph, target: Path, bind: Mapping[str, float]
         old, new = reference_run(source, {**inputs, **bound}), reference_run(target, inputs)
         by = "onnx.reference"
     except GraphError:
-        old, new = run(graph, inputs), run(read_model(target, hosted=True), inputs)
+        old, new = run(graph, inputs), run(read_model(target, sizes, hosted=True), inputs)
         by = "ansorpy's interpreter"
     error = _worst(old, new)
     if error <= ERROR_SHARE:

@@ -1,6 +1,7 @@
 """A model file is simplified, compared with the original and written, or refused."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,19 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 from typer.testing import CliRunner, Result
 
+from ansorpy import te
 from ansorpy.errors import GraphError
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.passes import Pass
 from ansorpy.graph.passes.rewriter import Rewritten
+from ansorpy.importers import onnx_write
+from ansorpy.importers.model_file import read_model
 from ansorpy.importers.onnx_run import reference_run
 from ansorpy.model import simplify as module
 from ansorpy.model.simplify import simplify_file
 from ansorpy.server.cli import app
+from ansorpy.te.dims import plain
+from tests.importers.test_dims import BERT
 
 X = np.random.default_rng(0).standard_normal((1, 3, 6, 6)).astype(np.float32)
 
@@ -50,6 +56,39 @@ def network(tmp_path: Path) -> Path:
 
 def command(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["simplify", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("sizes", [{"batch": 1, "length": 2}, {"batch": 2, "length": 5}])
+def test_a_model_with_ranges_is_right_at_other_sizes(
+    tmp_path: Path, sizes: Mapping[str, int]
+) -> None:
+    source, out = tmp_path / "encoder.onnx", tmp_path / "small.onnx"
+    save(BERT, source)
+    found = command(source, out, "--bind", "batch=1..3", "--bind", "length=2..9")
+    assert (found.exit_code, found.stderr) == (0, "")
+    rng, shape = np.random.default_rng(2), (sizes["batch"], sizes["length"])
+    inputs = {"ids": rng.integers(0, 20, shape), "mask": rng.integers(0, 2, shape)}
+    for name, old in reference_run(source, inputs).items():
+        assert np.allclose(reference_run(out, inputs)[name], old, atol=1e-5)
+    dims = {
+        name: te.dim(name, low, high) for name, low, high in (("batch", 1, 3), ("length", 2, 9))
+    }
+    graph = read_model(out, dims)
+    assert graph.dims == tuple(map(plain, dims.values())), "it can be tuned for ranges again"
+    fixed = read_model(out, sizes)
+    assert [fixed.values[name].shape for name in fixed.inputs] == [shape, shape]
+
+
+def test_the_comparison_has_other_sizes_than_the_largest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = tmp_path / "encoder.onnx", tmp_path / "small.onnx"
+    save(BERT, source)
+    monkeypatch.setattr(onnx_write._Writer, "_size", lambda on, dim: on._integers([dim.high], "s"))
+    dims = {"batch": te.dim("batch", 1, 3), "length": te.dim("length", 2, 9)}
+    with pytest.raises(GraphError, match="9 elements become 27"):
+        simplify_file(source, out, dims)
+    assert not out.exists()
 
 
 def test_the_command_shows_operators_and_passes_and_writes_the_model(network: Path) -> None:
