@@ -142,7 +142,7 @@ def _fits(facts: Mapping[str, Any], names: PublicNames, weights: Mapping[str, We
     return told == (len(names.inputs), len(names.outputs)) and all(
         one["name"] in weights
         and weights[one["name"]].dtype == one["dtype"]
-        and weights[one["name"]].shape == tuple(one["shape"])
+        and list(map(int, weights[one["name"]].shape)) == one["shape"]
         for one in facts[ABSENT]
     )
 

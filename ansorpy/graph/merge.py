@@ -109,9 +109,7 @@ class _Merge:
         if joined:
             made = dead(unjoined(made, joined)).graph
         made.check()
-        facts_of = NodeFactsOf(made)
-        for node in made.nodes:
-            _check(made, node, facts_of)
+        check_dims(made)
         return made
 
     def _same_nodes(self, other: Graph, number: int) -> None:
@@ -231,6 +229,13 @@ def _shaped(graph: Graph) -> Graph:
             made = replace(node, inputs=(node.inputs[0], name), attrs={})
         nodes.append(made)
     return dead(replace(graph, nodes=tuple(nodes), values=values, weights=weights)).graph
+
+
+def check_dims(graph: Graph) -> None:
+    """Raise GraphError for a node whose tensor expressions do not keep the dims of its operands."""
+    facts_of = NodeFactsOf(graph)
+    for node in graph.nodes if graph.dims else ():
+        _check(graph, node, facts_of)
 
 
 def _check(graph: Graph, node: Node, facts_of: NodeFactsOf) -> None:

@@ -191,6 +191,11 @@ def test_inputs_of_wrong_sizes_are_refused(
         run(two_inputs(), {"x": np.zeros(x, np.float32), "y": np.zeros(y, np.float32)})
 
 
-def test_a_graph_with_dims_is_not_written_without_weights() -> None:
-    with pytest.raises(GraphError, match=r"cannot write .* because N is a dim; expected numbers"):
-        sent(two_inputs())
+def test_dims_of_a_document_have_numbers_for_names() -> None:
+    document = sent(two_inputs()).document
+    shapes = [one.shape for one in document.inputs]
+    assert [str(extent) for shape in shapes for extent in shape] == [
+        "d0 in 1..5", "d1 in 2..6", "d0 in 1..5", "1",
+    ]  # fmt: skip
+    graph = document.graph()
+    assert [graph.values[name].shape for name in graph.inputs] == shapes

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import save
 
+from ansorpy import te
 from ansorpy.artifact.stored_zip import write_zip
 from ansorpy.bundle.format import BUNDLE, GRAPH, MANIFEST, SAMPLES, WEIGHTS
 from ansorpy.bundle.load import load_model
@@ -18,6 +20,8 @@ from ansorpy.graph import Graph
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Weight
 from ansorpy.graph.interp import run
+from ansorpy.graph.wire.read import loads
+from ansorpy.importers.onnx_run import reference_run
 from ansorpy.measure.host import local_target
 from ansorpy.model.api import request_of
 from ansorpy.model.check_inputs import random_inputs
@@ -28,6 +32,7 @@ from ansorpy.model.join import join_model
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.request import ModelRequest
 from ansorpy.records import MemoryStore, RecordStore
+from tests.importers.test_dims import BERT
 from tests.model.test_compile import play, small_model
 
 
@@ -219,3 +224,28 @@ def test_a_second_model_of_the_same_graph_needs_no_trials(tmp_path: Path) -> Non
     _, first = tuned(small_model(), tmp_path / "one.zip", store, trials=8)
     _, second = tuned(fine_tuned(small_model()), tmp_path / "two.zip", store, trials=8)
     assert (first.trials, second.trials) == (8, 0)
+
+
+def test_a_model_with_dims_is_tuned_without_weights_and_joined(tmp_path: Path) -> None:
+    save(BERT, tmp_path / "encoder.onnx")
+    dims = {"batch": te.dim("batch", 1, 3), "length": te.dim("length", 2, 9)}
+    home = home_model(tmp_path / "encoder.onnx", dims)
+    text = home.sent.document.text
+    assert not {name for name in dims if name in text}, "names stay at home"
+    received = loads(text)
+    assert received == home.sent.document
+    assert [str(one) for one in received.graph().dims] == ["d0 in 1..3", "d1 in 2..9"]
+    _, result = tuned(home.graph, tmp_path / "bare.zip")
+    joined = join_model(result.bundle, tmp_path / "encoder.onnx", tmp_path / "whole.zip", dims)
+    assert joined.error <= joined.bound
+    rng = np.random.default_rng(4)
+    with load_model(joined.bundle) as model:
+        assert model.selftest() == []
+        for shape in ((1, 2), (2, 5), (3, 9)):
+            inputs = {"ids": rng.integers(0, 20, shape), "mask": rng.integers(0, 2, shape)}
+            expected = reference_run(tmp_path / "encoder.onnx", inputs)
+            for array, right in zip(model(**inputs), expected.values(), strict=True):
+                np.testing.assert_allclose(array, right, rtol=1e-3, atol=1e-4)
+    other = {**dims, "length": te.dim("length", 2, 8)}
+    with pytest.raises(GraphError, match="is another one: input 0"):
+        join_model(result.bundle, tmp_path / "encoder.onnx", tmp_path / "no.zip", other)

@@ -164,7 +164,7 @@ def _node(place: JsonValue, dtypes: dict[str, tuple[str, ...]]) -> Node:
 def _placeholder(place: JsonValue) -> Placeholder:
     keys = place.keys(("kind", "name", "shape", "dtype"), ("constant",))
     constant = keys["constant"].flag() if "constant" in keys else False
-    shape = keys["shape"].items(_extent, LIMITS.rank)
+    shape = keys["shape"].items(read_extent, LIMITS.rank)
     return Placeholder(keys["name"].text(), shape, keys["dtype"].text(), constant)
 
 
@@ -176,7 +176,7 @@ def _constant(place: JsonValue) -> ConstantTensor:
     except (ValueError, binascii.Error):
         path = f"{place.path}.data"
         raise ShapeError(f"{path} is not base64", path, "value", "base64") from None
-    shape = keys["shape"].items(_extent, LIMITS.rank)
+    shape = keys["shape"].items(read_extent, LIMITS.rank)
     return ConstantTensor(keys["name"].text(), shape, keys["dtype"].text(), data)
 
 
@@ -198,7 +198,7 @@ def _compute(place: JsonValue, dtypes: Mapping[str, tuple[str, ...]]) -> Compute
     )
 
 
-def _extent(place: JsonValue) -> int:
+def read_extent(place: JsonValue) -> int:
     """Return an integer, or a dim: {"dim": name, "low": least, "high": largest}, and two optional
     keys, "step" and "weights", an object of numbers by size or range.
     """
@@ -221,7 +221,7 @@ def _axis(place: JsonValue) -> Axis:
     parts = place.items(lambda part: part, 2)
     if len(parts) != 2:
         place.refuse("a name and an extent")
-    return Axis(parts[0].text(), _extent(parts[1]))
+    return Axis(parts[0].text(), read_extent(parts[1]))
 
 
 def _attrs(place: JsonValue) -> Attrs:

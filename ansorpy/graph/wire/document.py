@@ -20,6 +20,8 @@ from ansorpy.errors import GraphError, SpecError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array, Attribute, Graph, Node, Weight
+from ansorpy.graph.merge import check_dims
+from ansorpy.te.dims import extents_as_json, has_dims
 from ansorpy.te.tensor_data import storage
 
 VERSION: Final = 1
@@ -33,11 +35,16 @@ MISUSE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SentTensor:
-    """The facts of an input or a weight; `data` are C-ordered little-endian values, if sent."""
+    """The facts of an input or a weight; `data` are C-ordered little-endian values, if sent.
+
+    Extents may be dims. `sizes` are the elements of a weight if some of them are dims, whose `data`
+    has the largest sizes.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     data: bytes | None = None
+    sizes: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -142,7 +149,14 @@ class Document:
                 ) from error
         for number, value in enumerate(self.outputs):
             builder.output(f"out{number}", value_name(value))
-        return builder.graph()
+        graph = builder.graph()
+        check_dims(graph)
+        return graph
+
+
+def dim_name(number: int) -> str:
+    """Return the name of a dim in a document."""
+    return f"d{number}"
 
 
 def value_name(number: int) -> str:
@@ -180,13 +194,17 @@ def first_difference(left: Document, right: Document) -> Difference | None:
 
 def _weight(tensor: SentTensor, number: int) -> Weight:
     if tensor.data is not None:
-        return Weight.of(tensor.array, tensor.dtype)
+        sent = Weight.of(tensor.array, tensor.dtype)
+        dims = has_dims((*tensor.shape, *tensor.sizes))
+        return sent.with_dims(tensor.shape, tensor.sizes) if dims else sent
     # No two absent weights are known to be equal: each has a digest of its own.
     return Weight(tensor.shape, tensor.dtype, sha256(f"absent {number}".encode()).hexdigest())
 
 
 def _tensor(tensor: SentTensor) -> dict[str, Any]:
-    facts = {"dtype": tensor.dtype, "shape": list(tensor.shape)}
+    facts: dict[str, Any] = {"dtype": tensor.dtype, "shape": extents_as_json(tensor.shape)}
+    if tensor.sizes:
+        facts["sizes"] = extents_as_json(tensor.sizes)
     if tensor.data is None:
         return facts
     return facts | {"data": base64.b64encode(tensor.data).decode("ascii")}

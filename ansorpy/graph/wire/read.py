@@ -6,6 +6,7 @@ Nothing is allocated beyond the values in the JSON: sizes of absent weights are 
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -13,11 +14,12 @@ from typing import Final
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import DTYPES, SIZE_BYTES
-from ansorpy.frontends.json.read import NON_FINITE, JsonValue
+from ansorpy.frontends.json.read import NON_FINITE, JsonValue, read_extent
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.graph.builder import LARGEST_VALUE
 from ansorpy.graph.graph import Attribute
-from ansorpy.graph.wire.document import KEY, VERSION, Document, SentNode, SentTensor
+from ansorpy.graph.wire.document import KEY, VERSION, Document, SentNode, SentTensor, dim_name
+from ansorpy.te.dims import MOST_DIMS, dims_in, has_dims
 
 WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)  # operators, attributes
 PLACE: Final = "graph"
@@ -83,6 +85,7 @@ def from_json(value: object, limits: DocumentLimits = LIMITS) -> Document:
         total = sum(sizes)
         if total > most:
             raise SpecError(f"{PLACE}.weights: {which} weights have {total} bytes, limit {most}")
+    _check_dims(inputs, weights)
     known = len(inputs) + len(weights)
     if len(_list(keys["nodes"])) > limits.nodes:
         raise SpecError(
@@ -100,7 +103,7 @@ def from_json(value: object, limits: DocumentLimits = LIMITS) -> Document:
 
 
 def _tensor(place: JsonValue, limits: DocumentLimits, data: bool = False) -> SentTensor:
-    keys = place.keys(("dtype", "shape"), ("data",) if data else ())
+    keys = place.keys(("dtype", "shape"), ("data", "sizes") if data else ())
     dtype = keys["dtype"].text()
     if dtype not in DTYPES:
         keys["dtype"].refuse(f"one of {', '.join(DTYPES)}")
@@ -108,11 +111,14 @@ def _tensor(place: JsonValue, limits: DocumentLimits, data: bool = False) -> Sen
     size_bytes = prod(shape) * SIZE_BYTES[dtype]
     if size_bytes > LARGEST_VALUE:
         raise SpecError(f"{place.path} has {size_bytes} bytes, limit {LARGEST_VALUE}")
+    sizes = keys["sizes"].items(read_extent, prod(shape)) if "sizes" in keys else ()
+    if sizes and (len(sizes) != prod(shape) or "data" not in keys or has_dims(shape)):
+        keys["sizes"].refuse("an extent for each element of the data")
     if "data" not in keys:
         return SentTensor(dtype, shape)
     if size_bytes > limits.sent_bytes:
         raise SpecError(f"{place.path} has {size_bytes} bytes, limit {limits.sent_bytes} if sent")
-    return SentTensor(dtype, shape, _data(keys["data"], dtype, size_bytes))
+    return SentTensor(dtype, shape, _data(keys["data"], dtype, size_bytes), sizes)
 
 
 def _weight(place: JsonValue, limits: DocumentLimits) -> SentTensor:
@@ -189,7 +195,20 @@ def _word(place: JsonValue) -> str:
     return text
 
 
+def _check_dims(inputs: Sequence[SentTensor], weights: Sequence[SentTensor]) -> None:
+    """Refuse dims that have other names than their numbers, or are none of the inputs."""
+    dims = dims_in(extent for one in inputs for extent in one.shape)
+    if [one.name for one in dims] != [dim_name(number) for number in range(len(dims))]:
+        raise SpecError(f"{PLACE}.inputs: dims are not d0, d1 ... in order, each with one range")
+    if len(dims) > MOST_DIMS:
+        raise SpecError(f"{PLACE}.inputs has {len(dims)} dims, limit {MOST_DIMS}")
+    if not set(dims) >= set(dims_in(n for one in weights for n in (*one.shape, *one.sizes))):
+        raise SpecError(f"{PLACE}.weights: a dim is none of the inputs")
+
+
 def _extent(place: JsonValue) -> int:
+    if place.has("dim"):
+        return read_extent(place)
     extent = place.whole()
     if not 0 <= extent <= LARGEST_VALUE:
         place.refuse(f"an extent of at most {LARGEST_VALUE}")

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from ansorpy import te
 from ansorpy.errors import GraphError
-from ansorpy.graph.graph import Array, Attribute, Graph, Node, Weight
+from ansorpy.graph.graph import Array, Attribute, Graph, Node, ValueInfo, Weight
 from ansorpy.graph.operator import Operands, operator_of, tensors
-from ansorpy.graph.wire.document import Document, SentNode, SentTensor
+from ansorpy.graph.wire.document import Document, SentNode, SentTensor, dim_name
+from ansorpy.te.dims import Dim, extents_at
 from ansorpy.te.tensor import Tensor
 from ansorpy.te.tensor_data import tensor_bytes
 
@@ -36,14 +37,10 @@ def sent(graph: Graph) -> Sent:
     """Return the document of a graph that the passes have simplified.
 
     Raises:
-        GraphError: an extent is symbolic or a dim, an operator refuses its operands, or the values
-            of a weight are needed and not at hand.
+        GraphError: an extent is symbolic, an operator refuses its operands, or the values of a
+            weight are needed and not at hand.
     """
-    if graph.dims:
-        raise GraphError(
-            f"cannot write graph {graph.name!r} without weights because {graph.dims[0].name} is a"
-            " dim; expected numbers"
-        )
+    graph = _with_numbered_dims(graph)
     decisive = decisive_weights(graph)
     read = [name for node in graph.nodes for name in node.inputs if name in graph.weights]
     read += [output.value for output in graph.outputs if output.value in graph.weights]
@@ -69,12 +66,39 @@ def sent(graph: Graph) -> Sent:
     return Sent(document, names, labels)
 
 
+def _with_numbered_dims(graph: Graph) -> Graph:
+    """Return a graph whose dims have no names of the user: `dim_name` of their numbers."""
+    known = {one.name: renamed(one, dim_name(number)) for number, one in enumerate(graph.dims)}
+    if not known:
+        return graph
+
+    def info(value: ValueInfo) -> ValueInfo:
+        return replace(value, shape=extents_at(value.fixed_shape, known))
+
+    def weight(constant: Weight) -> Weight:
+        if not constant.dims:
+            return constant
+        shape, sizes = extents_at(constant.shape, known), extents_at(constant.sizes, known)
+        return constant.with_dims(shape, sizes)
+
+    return replace(
+        graph,
+        values={name: info(value) for name, value in graph.values.items()},
+        weights={name: weight(one) for name, one in graph.weights.items()},
+    )
+
+
+def renamed(dim: Dim, name: str) -> Dim:
+    """Return a dim with another name."""
+    return Dim(name, *dim.facts[1:])
+
+
 def decisive_weights(graph: Graph) -> frozenset[str]:
     """Return the weights whose values enter expressions: those that a build of the nodes reads.
 
     Partition, tasks and Dags depend on values by way of the build of a node only.
     """
-    read: set[str] = set()
+    read = {name for name, weight in graph.weights.items() if weight.sizes}
 
     def noting(name: str, weight: Weight) -> Weight:
         if weight.elements <= LITERAL_ELEMENTS:
@@ -115,7 +139,8 @@ def _facts(graph: Graph, name: str) -> SentTensor:
 def _weight(weight: Weight, given: bool) -> SentTensor:
     if not given:
         return SentTensor(weight.dtype, weight.shape)
-    return SentTensor(weight.dtype, weight.shape, tensor_bytes(weight.array, weight.dtype))
+    data = tensor_bytes(weight.array, weight.dtype)
+    return SentTensor(weight.dtype, weight.shape, data, weight.sizes)
 
 
 def _plain(value: Attribute, node: Node) -> Attribute:

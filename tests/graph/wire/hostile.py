@@ -119,6 +119,28 @@ READ: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "a large tensor": (
         changed("inputs", 0, "shape", to=[2**20] * 3), r"inputs\[0\] has \d+ bytes, limit",
     ),
+    "a named dim": (
+        changed("inputs", 0, "shape", to=[{"dim": "n", "low": 1, "high": 4}]), r"dims are not d0",
+    ),
+    "a dim of two ranges": (
+        changed("inputs", 0, "shape", to=[{"dim": "d0", "low": low, "high": 4} for low in (1, 2)]),
+        r"dims are not d0, d1",
+    ),
+    "an empty range": (
+        changed("inputs", 0, "shape", to=[{"dim": "d0", "low": 5, "high": 4}]), r"because it is em",
+    ),
+    "many dims": (
+        changed("inputs", 0, "shape", to=[{"dim": f"d{n}", "low": 1, "high": 2} for n in range(5)]),
+        r"has 5 dims, limit 4",
+    ),
+    "a dim of a weight": (
+        changed("weights", 0, "shape", 0, to={"dim": "d0", "low": 1, "high": 2}),
+        r"graph.weights: a dim is none of the inputs",
+    ),
+    "few sizes": (changed("weights", 1, "sizes", to=[1]), r"sizes is a list, not an extent for"),
+    "sizes without data": (
+        changed("weights", 0, "sizes", to=[1] * 54), r"sizes is a list, not an extent for each",
+    ),
     "a high rank": (changed("inputs", 0, "shape", to=[1] * 17), r"shape has 17 items, limit 16"),
     "many large weights": (weights(9, 1 << 28), r"graph.weights: absent weights have 9663676416 b"),
     "data of an input": (
