@@ -31,7 +31,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule, Verdict
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.dims import in_range, ranges_of
+from ansorpy.te.dims import any_range_of, in_range
 from ansorpy.tuner.options.allocation import chosen_dags
 from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.requests.request import Request
@@ -283,7 +283,7 @@ def search_request(
     if not heavy:
         return None
     share = trials // len(heavy)
-    done = {dag.name: asked.done.get(dag.name, 0) for dag in tasks.dags}
+    done = {dag.name: sum(asked.done.get(n, 0) for n in _names(work, dag)) for dag in tasks.dags}
     left = trials - sum(done.values())
     if not options.fresh:
         made = {dag.name: _known(work, dag, store, rules) for dag in tasks.dags}
@@ -309,13 +309,18 @@ def search_request(
     )
 
 
+def _names(work: Compilation, dag: Dag) -> tuple[str, ...]:
+    """Return the names of a task and of the ranges of its dim."""
+    ranges = any_range_of(dag, work.request.options.kernels_per_dim)
+    return (dag.name, *(in_range(dag, sizes).name for sizes in ranges))
+
+
 def _known(work: Compilation, dag: Dag, store: RecordStore, rules: tuple[Rule, ...]) -> int:
     """Return the number of trials of a task, and of ranges of its dim, under the same rules."""
     asked = work.request
     name = rules_name(asked.target.kind, rules)
     cold = cold_bytes(work.weights_bytes, asked.target)
-    most = range(1, asked.options.kernels_per_dim + 1)
-    ranges = dict.fromkeys(sizes for count in most for sizes in ranges_of(dag, count))
+    ranges = any_range_of(dag, asked.options.kernels_per_dim)
     found = 0
     for one in (dag, *(in_range(dag, sizes) for sizes in ranges)):
         records = store.all(Identity(one, asked.target, name, cold).key)

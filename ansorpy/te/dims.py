@@ -394,6 +394,12 @@ def ranges_of(dag: Dag, most: int) -> tuple[Dim, ...]:
     return tuple(_narrowed(dim, *both) for both in zip(lows, [*ends, dim.high], strict=True))
 
 
+def any_range_of(dag: Dag, most: int) -> tuple[Dim, ...]:
+    """Return the ranges that get kernels of their own if a dim has at most `most`, or fewer."""
+    counts = range(1, most + 1)
+    return tuple(dict.fromkeys(sizes for count in counts for sizes in ranges_of(dag, count)))
+
+
 def _with_weight(dim: Dim, ends: Sequence[int]) -> list[int]:
     """Return the ends of ranges that calls will have; a range without weight joins a neighbour."""
     if not dim.weights:

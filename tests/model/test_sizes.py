@@ -216,3 +216,8 @@ def test_trials_of_ranges_are_found_when_a_model_is_tuned_again(tmp_path: Path) 
     _, again = play(compiled(asked, store))
     assert again.trials < 8  # no search: kernels of the two ranges are joined and measured
     assert [record.key for record in store.export()] == before
+    (task,) = result.tasks
+    done = {f"{task.name}_N_1_1": 8, f"{task.name}_N_2_12": 8}
+    other = MemoryStore()
+    play(compiled(replace(asked, done=done), other))
+    assert not other.count(), "an attempt that was interrupted has used up the trials"
