@@ -5,7 +5,7 @@ with any other text in their places is refused.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeVar
 
@@ -33,6 +33,8 @@ class TaskState:
 
     name: str
     weight: float = 1.0
+    dims: Sequence[str] = ()  # sizes that each call decides: `N in 1..512`
+    ranges: Sequence[Mapping[str, Any]] = ()  # ranges of a dim: `sizes`, `trials`, `best_s`
     trials: int = 0
     sketches: int | None = None
     best_s: float | None = None

@@ -9,6 +9,7 @@ from typing import Any, Final
 from ansorpy.client.connection import Connection, ServiceError
 from ansorpy.client.model import value_of
 from ansorpy.errors import PackageError, SpecError
+from ansorpy.te.bindings import bound_as_json
 
 READ_S: Final = 300.0  # time for a reply: the service reads the model first
 DIGITS: Final = 64  # number of hex digits of a digest
@@ -119,7 +120,7 @@ class ModelCalls:
         self,
         model: Path | str,
         *,
-        bind: Mapping[str, float] | None = None,
+        bind: Mapping[str, float | str] | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         exact: bool = False,
         keep: bool = False,
@@ -129,7 +130,8 @@ class ModelCalls:
         Args:
             model: an ONNX file, which is stored first if there are bindings, or the digest of a
                 model of the service.
-            bind: values of symbolic extents and scalar inputs, by name.
+            bind: values of symbolic extents and scalar inputs, by name; "1..8" or a `te.dim` is a
+                range.
             shapes: shapes of inputs, by name.
             exact: leave out passes that change roundings.
             keep: store the simplified file as a model, for `pull_model`.
@@ -141,7 +143,7 @@ class ModelCalls:
         """
         query = {name: "true" for name, on in (("exact", exact), ("keep", keep)) if on}
         given = {
-            "bind": dict(bind or {}),
+            "bind": bound_as_json(bind or {}),
             "shapes": {k: list(v) for k, v in (shapes or {}).items()},
         }
         if isinstance(model, Path) and (bind or shapes):

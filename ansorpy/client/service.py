@@ -16,6 +16,7 @@ from ansorpy.client.model import Event, Job, JobLine, event_of, job_of, line_of
 from ansorpy.client.model_calls import ModelCalls, download_checked
 from ansorpy.client.submission import SubmitCall, TuneModelCall
 from ansorpy.errors import PackageError, SpecError
+from ansorpy.te.bindings import bound
 from ansorpy.tuner.options.keywords import method_keywords_of
 
 ID_CHARS = 32
@@ -257,7 +258,7 @@ class Client(ModelCalls):
 
         bare = self.pull_bundle(job.id, call.bundle.with_suffix(".bare.zip"))
         try:
-            return join_model(bare, call.model, call.bundle, call.bind, call.shapes).bundle
+            return join_model(bare, call.model, call.bundle, bound(call.bind), call.shapes).bundle
         finally:
             bare.unlink(missing_ok=True)
 
@@ -266,7 +267,7 @@ class Client(ModelCalls):
         if call.keep_weights_home:
             from ansorpy.model.home import home_model
 
-            home = home_model(call.model, call.bind, call.shapes)
+            home = home_model(call.model, bound(call.bind), call.shapes)
             return call.submission(graph=home.sent.document.json)
         digest = self.put_model(call.model)
         return call.submission(model=digest, bind=call.bind, shapes=call.shapes)

@@ -9,6 +9,7 @@ from ansorpy.client.model import Job
 from ansorpy.frontends.json.write import to_json
 from ansorpy.model.options import ModelJobOptions
 from ansorpy.progress import ignore
+from ansorpy.te.bindings import bound_as_json
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.option import Option
 from ansorpy.tuner.options.tune_options import job_fields, values
@@ -30,7 +31,8 @@ class SubmitCall(ModelJobOptions):
         Option("A model without weights, as in a .graph.json; or `text`, or `dags`, or `model`."),
     ] = field(default=None, kw_only=True)
     bind: Annotated[
-        Mapping[str, float], Option('Values of symbols of the text or the model: `{"N": 512}`.')
+        Mapping[str, float | str],
+        Option('Values of symbols of the text or the model: `{"N": 512}`, or `{"N": "1..512"}`.'),
     ] = field(default_factory=dict, kw_only=True)
     shapes: Annotated[
         Mapping[str, Sequence[int]],
@@ -56,7 +58,7 @@ class SubmitCall(ModelJobOptions):
         body = {
             "text": self.text,
             "dags": None if self.dags is None else [to_json(dag) for dag in self.dags],
-            "bind": dict(self.bind),
+            "bind": bound_as_json(self.bind),
             "target": self.target,
             "priority": self.priority,
             **job_fields(self),
@@ -83,8 +85,8 @@ class TuneModelCall(ModelJobOptions):
         field(default=".", kw_only=True)
     )
     bind: Annotated[
-        Mapping[str, float],
-        Option("Values of symbolic extents and scalar inputs by name: {'batch': 1}."),
+        Mapping[str, float | str],
+        Option("Values of symbolic extents and scalar inputs by name: {'batch': 1}, {'n': '1..8'}"),
     ] = field(default_factory=dict, kw_only=True)
     shapes: Annotated[
         Mapping[str, Sequence[int]], Option("Shapes of inputs by name: {'x': (1, 3, 224, 224)}.")

@@ -25,16 +25,14 @@ from ansorpy.server.commands.common import (
     NO_SERVICE,
     NOTHING_SURVIVED,
     WRONG_INPUT,
+    bindings,
     extents,
-    numbers,
-    read_file,
     read_source,
     shapes_of,
     stop,
 )
 from ansorpy.server.commands.job_progress import as_line, watcher
 from ansorpy.server.commands.options import takes_options
-from ansorpy.te.dims import Dim
 from ansorpy.tuner.options.tune_options import values
 
 if TYPE_CHECKING:  # imported on first use, because `ansorpy tune` does not need the client
@@ -236,22 +234,19 @@ def _workload(
     from ansorpy.importers.model_file import is_document, read_document
 
     if is_document(Path(file)):
-        return {"graph": read_document(Path(file)).json, "bind": numbers(bind), "shapes": shapes}
+        return {"graph": read_document(Path(file)).json, "bind": bindings(bind), "shapes": shapes}
     if is_model(file) and keep_weights_home:
         from ansorpy.model.home import home_model
 
-        return {"graph": home_model(file, numbers(bind), shapes).sent.document.json}
+        return {"graph": home_model(file, bindings(bind), shapes).sent.document.json}
     if is_model(file):
-        return {"model": client.put_model(file), "bind": numbers(bind), "shapes": shapes}
+        return {"model": client.put_model(file), "bind": bindings(bind), "shapes": shapes}
     if keep_weights_home:
         raise SpecError(
             f"cannot keep weights of {file} home because it has none; expected an ONNX model"
         )
-    sizes = extents(bind)
     text, dag = read_source(file)
-    if any(isinstance(size, Dim) for size in sizes.values()):
-        return {"dags": read_file(file, sizes)}
-    return {"text": text, "bind": sizes} if dag is None else {"dags": (dag,)}
+    return {"text": text, "bind": extents(bind)} if dag is None else {"dags": (dag,)}
 
 
 def _json(job: "Job") -> str:

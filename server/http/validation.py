@@ -154,6 +154,8 @@ def _place(error: Any) -> str:
     mapping = next((i for i, part in enumerate(known) if part in MAPPINGS), None)
     if mapping is not None and len(known) > mapping + 1:
         known[mapping + 1] = "?"
+        if known[mapping] == "bind":  # its values have kinds, no parts
+            del known[mapping + 2 :]
     return ".".join(to_ascii(str(part)) for part in known)[:MAX_PLACE]
 
 

@@ -13,6 +13,7 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.model.options import ModelOptions
 from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import workload_key
+from ansorpy.te.bindings import Bound, bound
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.networks import named, networks_of, task_weights
@@ -32,14 +33,14 @@ MAX_TRIALS: Final = 100_000  # trials of a job
 class ModelSource:
     """The model of a job.
 
-    `sha256` is the digest of the file, `bind` has values of symbolic extents and scalar inputs and
-    `shapes` shapes of inputs, by name. `options` has the options of models alone that differ from
-    their default. `graph` is the document of a graph without weights, whose digest is `sha256`; ""
-    for a file.
+    `sha256` is the digest of the file, `bind` has values of symbolic extents, ranges as texts, and
+    scalar inputs and `shapes` shapes of inputs, by name. `options` has the options of models alone
+    that differ from their default. `graph` is the document of a graph without weights, whose digest
+    is `sha256`; "" for a file.
     """
 
     sha256: str
-    bind: Mapping[str, float] = field(default_factory=dict)
+    bind: Bound = field(default_factory=dict)
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     graph: str = ""
@@ -152,15 +153,13 @@ class Submission(TuneOptions):
         return sha256(json.dumps([tasks, self.cores, *freedoms]).encode()).hexdigest()
 
 
-def read_dags(
-    text: str | None, dags: list[dict[str, Any]] | None, bind: Mapping[str, float]
-) -> tuple[Dag, ...]:
+def read_dags(text: str | None, dags: list[dict[str, Any]] | None, bind: Bound) -> tuple[Dag, ...]:
     """Return the checked Dags of a request.
 
     Raises:
         SpecError: the text or an object is invalid, or two tasks have the same name.
     """
-    extents = {name: int(extent) for name, extent in bind.items()}
+    extents = bound(bind)
     if dags is None:
         found = parse(text or "", extents)
     else:

@@ -61,7 +61,7 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
     bind: Bindings = Field(
         default_factory=dict,
         description="Values of the symbols of `text`, positive integers; or of symbolic extents and"
-        " scalar inputs of `model`.",
+        " scalar inputs of `model`. A range, such as 1..512, leaves the size to each call.",
     )
     shapes: Annotated[dict[InputName, Extents], Field(max_length=64)] = Field(
         default_factory=dict, description="Shapes of inputs of `model`, by name."
@@ -99,9 +99,10 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
         return self
 
     def _check_tasks(self) -> None:
-        """Refuse fields that only a model has, and extents that are no positive integers."""
-        if any(type(one) is not int or one < 1 for one in self.bind.values()):
-            raise _broken("text_extents", "bind", "positive integers")
+        """Refuse fields that only a model has, and extents that are no sizes."""
+        numbers = [one for one in self.bind.values() if not isinstance(one, str)]
+        if any(type(one) is not int or one < 1 for one in numbers):
+            raise _broken("text_extents", "bind", "positive integers, or ranges such as 1..512")
         own = self.model_options()
         told = ["shapes"] if self.shapes else []
         told += [f"budget.{name}" if name in Budget.model_fields else name for name in own]
@@ -148,11 +149,32 @@ class VerdictReply(Wire):
     remedies: list[str] = Field(description="Steps that may make the result faster.")
 
 
+class RangeReply(Wire):
+    """Progress of the search for a range of the sizes of a dim."""
+
+    name: str = Field(description="Its task in events, charts and records.")
+    sizes: str = Field(description="Such as `N = 2..8`.")
+    trials: int = 0
+    sketches: int | None = None
+    best_s: float | None = Field(
+        default=None, description="Of the fastest trial, at sizes of this range."
+    )
+    failures: dict[str, int] = Field(default_factory=dict, description="Failed trials by kind.")
+
+
 class TaskReply(Wire):
     """Progress and result of one task; times in seconds."""
 
     name: str
     weight: float
+    dims: list[str] = Field(
+        default_factory=list, description="Sizes that each call decides, such as `N in 1..512`."
+    )
+    ranges: list[RangeReply] = Field(
+        default_factory=list,
+        description="Ranges of a dim that are searched by themselves, whose kernels are joined at"
+        " the end. `trials` and `failures` of the task are their sums.",
+    )
     trials: int = 0
     sketches: int | None = Field(
         default=None, description="Null for a schedule and a template, and until they are derived."
@@ -262,6 +284,9 @@ class ModelProgress(Wire):
     """Progress and result of a job that tunes a model."""
 
     sha256: Digest
+    bind: dict[str, float | str] = Field(
+        default_factory=dict, description="As requested; a range is a size that each call decides."
+    )
     divided: bool = Field(description="Whether the tasks are known.")
     nodes_before: int = Field(default=0, description="Nodes of the file.")
     nodes: int = Field(default=0, description="Nodes after the passes over the graph.")

@@ -2,14 +2,40 @@
 
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from ansorpy.errors import SpecError
 from ansorpy.server.schemas.base import Digest, Whole, Wire, integral
+from ansorpy.te.bindings import FORMS, MOST_CHARS, range_of, range_parts, range_text
 
 MAX_NAME: Final = 200
 Bound = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Number = Annotated[float, Field(ge=-(2**31), le=2**31), AfterValidator(integral)]
-Bindings = Annotated[dict[Bound, Number], Field(max_length=64)]
+
+
+def _checked_range(text: str) -> str:
+    """Return the text of a range in the form that equal ranges share."""
+    try:
+        range_parts(text)
+    except ValueError:
+        raise ValueError(f"a number, or a range such as {FORMS}") from None
+    try:
+        return range_text(range_of("N", text))
+    except SpecError as error:  # it has numbers of the request, no words
+        raise ValueError(str(error).rpartition("; expected ")[2]) from None
+
+
+Range = Annotated[
+    str,
+    Field(max_length=MOST_CHARS, description=f"A range that each call decides: {FORMS}."),
+    AfterValidator(_checked_range),
+]
+# One kind of value is checked, so that a mistake is reported once.
+Value = Annotated[
+    Annotated[Number, Tag("number")] | Annotated[Range, Tag("range")],
+    Discriminator(lambda value: "range" if isinstance(value, str) else "number"),
+]
+Bindings = Annotated[dict[Bound, Value], Field(max_length=64)]
 Extents = Annotated[list[Annotated[int, Whole, Field(ge=0, le=2**31 - 1)]], Field(max_length=16)]
 
 

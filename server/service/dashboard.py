@@ -17,14 +17,16 @@ from ansorpy.server.jobs import machines, queries
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.events import notices, races
 from ansorpy.server.jobs.latency import NO_TIME, Latency
+from ansorpy.server.jobs.ranges import TaskSizes
 from ansorpy.server.schemas.explain import FailureReply
 from ansorpy.server.schemas.job import JobReply, JobSummary
 from ansorpy.server.schemas.model import ModelPage
 from ansorpy.server.service.explain import NO_TASK, contrast_of, failures_of, target_of
 from ansorpy.server.service.serializers import asked, job_reply, job_summary, task_latencies
-from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
 from ansorpy.target import GPU_NAMES, CpuTarget
+from ansorpy.te.dag import Dag
+from ansorpy.te.dims import Dim, in_range
 
 MAX_LINES: Final = 2000  # lines of a loop nest on a page
 JOBS_OF_MODEL: Final = 5  # jobs that are shown of a model
@@ -47,6 +49,11 @@ class Winner:
 ESTIMATED: Final = (
     "No trial is timed: candidates are estimated, and a delivered kernel has passed its checks"
     " under emulation."
+)
+
+RANGES: Final = (
+    "Each range of sizes has a kernel of its own: the best ones are joined to one program after the"
+    " search."
 )
 
 
@@ -132,23 +139,33 @@ class DashboardService:
         if body is None and known.job.target in GPU_NAMES:
             return Winner(task, note=ESTIMATED)
         if body is None:
-            note = "No trial has been measured yet."
+            sizes = TaskSizes.of(dag, known.submission.kernels_per_dim)
+            trials = sizes.searched(task, json.loads(known.job.progress)).get("trials")
+            note = RANGES if trials else "No trial has been measured yet."
             return Winner(task, latency, note=note, contrast=contrast)
         record = decode(body)
         final = record.race is not None
         cores = known.submission.cores
         target = target_of(known.target, cores) or CpuTarget(cores=cores)
         try:
-            sketch = _sketch(dag, record)
+            sketch = _sketches(dag, record)
             loops = _shortened(printed(replay(dag, target, record)))
         except AnsorError as error:  # a record of another version of the rules
             note = f"This version cannot replay the record: {error}"
             return Winner(task, latency, final, note=note, contrast=contrast)
-        return Winner(task, latency, final, str(sketch), loops, contrast=contrast)
+        return Winner(task, latency, final, sketch, loops, contrast=contrast)
 
 
-def _sketch(dag: Any, record: Record) -> State:
-    return replay_steps(dag, json.loads(record.plan)["steps"])
+def _sketches(dag: Dag, record: Record) -> str:
+    """Return the sketch of a record; of a joined one the sketch of each range of sizes."""
+    plan = json.loads(record.plan)
+    if "parts" not in plan:
+        return str(replay_steps(dag, plan["steps"]))
+    found = []
+    for *facts, part in plan["parts"]:
+        ranged = in_range(dag, Dim(*facts))
+        found.append(f"# {ranged.name}\n{replay_steps(ranged, part['steps'])}")
+    return "\n\n".join(found)
 
 
 def _shortened(text: str) -> str:

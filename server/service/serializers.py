@@ -9,6 +9,7 @@ from typing import Any, Final
 from ansorpy.records import items_per_s
 from ansorpy.server.db.models import BundleRow, JobRow, KernelRow
 from ansorpy.server.jobs.latency import BUNDLE, Latency, of_job, of_task
+from ansorpy.server.jobs.ranges import TaskSizes
 from ansorpy.server.jobs.states import ENDED
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.job import (
@@ -49,6 +50,7 @@ class Asked:
     weights: tuple[float, ...]
     flops: tuple[int, ...]
     same_as: tuple[str, ...]  # the first equal task; "" for the first one itself
+    sizes: tuple[TaskSizes, ...]
     memory_bytes: int
     budget: Budget
     parts: Mapping[str, str]  # the plug-ins by option
@@ -67,6 +69,7 @@ def _asked(request: str) -> Asked:
         tuple(task_weights(submission.weights, names).values()),
         tuple(map(flop_count, submission.dags)),
         tuple(twins.get(dag.name, "") for dag in submission.dags),
+        tuple(TaskSizes.of(dag, submission.kernels_per_dim) for dag in submission.dags),
         max(map(dag_bytes, submission.dags), default=0),
         Budget(**{name: _as_json(fields[name]) for name in Budget.model_fields if name in fields}),
         {group.option: getattr(submission, group.option) for group in GROUPS},
@@ -90,6 +93,7 @@ def asked(row: JobRow) -> Asked:
         weights=tuple(task["weight"] for task in tasks.values()),
         flops=tuple(task["flop"] for task in tasks.values()),
         same_as=("",) * len(tasks),
+        sizes=tuple(TaskSizes(**task.get("sizes", {})) for task in tasks.values()),
         memory_bytes=max((task["bytes"] for task in tasks.values()), default=0),
     )
 
@@ -108,18 +112,20 @@ def job_reply(
     latency = of_job(row, zip(facts.weights, latencies.values(), strict=True))
     delivered = {kernel.task: kernel for kernel in kernels}
     copies = row.cores if facts.budget.objective == THROUGHPUT else 1
+    known = {
+        name: {
+            "flop": flop,
+            **so_far(progress, name, same_as),
+            **results.get(name, {}),
+            **sizes.searched(name, progress),
+        }
+        for name, flop, same_as, sizes in zip(
+            facts.names, facts.flops, facts.same_as, facts.sizes, strict=True
+        )
+    }
     tasks = [
-        task_reply(
-            name,
-            weight,
-            {"flop": flop, **so_far(progress, name, same_as), **results.get(name, {})},
-            latencies[name],
-            delivered.get(name),
-            copies,
-        )
-        for name, weight, flop, same_as in zip(
-            facts.names, facts.weights, facts.flops, facts.same_as, strict=True
-        )
+        task_reply(name, weight, known[name], latencies[name], delivered.get(name), sizes, copies)
+        for name, weight, sizes in zip(facts.names, facts.weights, facts.sizes, strict=True)
     ]
     networks = network_results(facts.networks, tasks, facts.budget.network_targets_s)
     return JobReply(
@@ -145,7 +151,7 @@ def job_reply(
         events=row.events,
         memory_bytes=facts.memory_bytes,
         **facts.parts,
-        model=model_reply(row, facts, {**progress, **results}, latencies, bundle),
+        model=model_reply(row, facts, known, latencies, bundle),
         tasks=tasks,
         networks=[NetworkReply(**asdict(one)) for one in networks],
     )
@@ -166,12 +172,15 @@ def model_reply(
     """
     if row.model is None:
         return None
+    asked_of = Submission.of(row.request).model
+    bind = {} if asked_of is None else dict(asked_of.bind)
     if not row.model_facts:
-        return ModelProgress(sha256=row.model, divided=False)
+        return ModelProgress(sha256=row.model, bind=bind, divided=False)
     stored = json.loads(row.model_facts)
     names = ("nodes_before", "nodes", "passes", "parts", "hosted", "trials", "answered")
     return ModelProgress(
         sha256=row.model,
+        bind=bind,
         divided=True,
         **{name: stored[name] for name in names},
         estimate_s=stored.get("estimate_s", row.best_s),
@@ -266,6 +275,7 @@ def task_reply(
     known: Mapping[str, Any],
     latency: Latency,
     kernel: KernelRow | None,
+    sizes: TaskSizes,
     copies: int = 1,
 ) -> TaskReply:
     """Return the reply for a task, from its result, or else its progress.
@@ -278,6 +288,8 @@ def task_reply(
     return TaskReply(
         name=name,
         weight=weight,
+        dims=list(sizes.dims),
+        ranges=known.get("searched", []),
         **latency.as_fact(),
         from_store=known.get("from_store", False),
         copies=copies,

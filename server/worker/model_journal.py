@@ -7,7 +7,7 @@ records of its tenant, and searches the tasks that lack trials.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, select, update
@@ -39,6 +39,7 @@ from ansorpy.server.db.records import SqlStore, candidate_of, record_row
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import add_event
 from ansorpy.server.jobs.latency import BUNDLE, Latency, least_s
+from ansorpy.server.jobs.ranges import TaskSizes
 from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import MAX_MODEL_TASKS, Submission
 from ansorpy.server.service.limits import RequestLimits, check_dags
@@ -135,7 +136,7 @@ class ModelJournal(SqlStore):
                 self._leased.write(lambda tx, row, now_s: self._divide(tx, row, event, now_s))
             case Cutting():
                 check_dags(event.dags, self._limits)
-                self._leased.write(lambda tx, row, now_s: _add_tasks(row, event.dags, now_s))
+                self._leased.write(lambda tx, row, now_s: self._add_tasks(row, event.dags, now_s))
             case Derived():
                 facts = space_counts(event)
                 self._leased.write(lambda tx, row, now_s: _know(row, event.task, facts, now_s))
@@ -162,7 +163,9 @@ class ModelJournal(SqlStore):
             "trials": self._submission.model_options().trials_of(event.tasks),
         }  # fmt: skip
         known = json.loads(row.model_facts or "{}")
-        tasks = {dag.name: _facts_of(dag, event.weights.get(dag.name, 0.0)) for dag in event.dags}
+        tasks = {
+            dag.name: self._facts_of(dag, event.weights.get(dag.name, 0.0)) for dag in event.dags
+        }
         row.model_facts = _json({"history": [], **known, **division, "answered": 0, "tasks": tasks})
         row.trials = min(row.trials, division["trials"])
         progress = json.loads(row.progress)
@@ -221,22 +224,22 @@ class ModelJournal(SqlStore):
         tx.execute(update(BundleRow).where(last).values(final=True))
         lease.finish(tx, row, results, end.stopped, now_s)
 
+    def _facts_of(self, dag: Dag, weight: float) -> dict[str, Any]:
+        sizes = asdict(TaskSizes.of(dag, self._submission.kernels_per_dim))
+        known = {"sizes": sizes} if sizes["dims"] else {}
+        return {"weight": weight, "flop": flop_count(dag), "bytes": dag_bytes(dag), **known}
+
+    def _add_tasks(self, row: JobRow, dags: Sequence[Dag], now_s: float) -> None:
+        """Add the tasks of a model that are pieces of others."""
+        model = json.loads(row.model_facts)
+        model["tasks"] |= {dag.name: self._facts_of(dag, 0.0) for dag in dags}
+        row.model_facts = _json(model)
+        touch(row, now_s)
+
     @property
     def _mine(self) -> ColumnElement[bool]:
         mine = RecordRow.tenant_id == self.tenant_id
         return mine & (RecordRow.job_id == self._job_id) if self._submission.fresh else mine
-
-
-def _facts_of(dag: Dag, weight: float) -> dict[str, Any]:
-    return {"weight": weight, "flop": flop_count(dag), "bytes": dag_bytes(dag)}
-
-
-def _add_tasks(row: JobRow, dags: Sequence[Dag], now_s: float) -> None:
-    """Add the tasks of a model that are pieces of others."""
-    model = json.loads(row.model_facts)
-    model["tasks"] |= {dag.name: _facts_of(dag, 0.0) for dag in dags}
-    row.model_facts = _json(model)
-    touch(row, now_s)
 
 
 def _in_all(row: JobRow, done: RoundDone, records: Sequence[Record]) -> RoundDone:

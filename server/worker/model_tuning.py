@@ -21,6 +21,7 @@ from ansorpy.server.db import model_files
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.model_journal import ModelJournal
 from ansorpy.state.rule import Rule
+from ansorpy.te.bindings import bound
 from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.requests.request import Request
 
@@ -52,7 +53,7 @@ def model_of(submission: Submission, engine: Engine, folder: Path) -> tuple[Grap
             f"cannot read model {source.sha256} because it was deleted; expected a model of"
             " /v1/models"
         ) from None
-    return read_model(path, source.bind, source.shapes, hosted), None
+    return read_model(path, bound(source.bind), source.shapes, hosted), None
 
 
 def tune_model(

@@ -75,7 +75,7 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
         ({"dags": [{}]}, "", "cannot take the request because it has several computations;"
          " expected exactly one of text, dags, model and graph"),
         ({"bind": {"N": 1.5}}, "bind", "cannot take bind because its values are the extents of a"
-         " text; expected positive integers"),
+         " text; expected positive integers, or ranges such as 1..512"),
         ({"hosted": True}, "hosted", "cannot take hosted because it belongs to a model or a graph;"
          " expected a model or a graph with hosted"),
         ({"cores": "nine", "seed": -1}, "cores", "cannot take cores because its value does not fit;"

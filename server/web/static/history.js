@@ -31,7 +31,9 @@ export class History {
     if (event.kind !== "round" && !made) return;
     if (made) this.delivered.set(event.task, event.best_s);
     else this.trials.set(event.task, event.trials);
-    const latency = this.tasks.length === 1 && this.weights[0] === 1 ? event.best_s : event.latency_s ?? null;
+    const single = this.tasks.length === 1 && this.weights[0] === 1;
+    // A range of sizes has times of these sizes, and no part in the sum.
+    const latency = single && event.task === this.tasks[0] ? event.best_s : event.latency_s ?? null;
     const raced = made && event.timing !== "trial";
     if (!raced) this.best.set(event.task, least(this.best.get(event.task), event.best_s));
     this.add({

@@ -9,6 +9,7 @@ const DASHES = [undefined, [6, 4], [2, 3], [10, 3, 2, 3]]; // with two colours: 
 
 const job = document.getElementById("job").dataset;
 const names = job.tasks.split(" ");
+const searched = job.searched.split(" "); // ranges of sizes in the place of their task
 const weights = job.weights.split(" ").map(Number);
 const seen = new History(names, weights);
 seen.baseline = job.baseline ? Number(job.baseline) : null;
@@ -33,11 +34,11 @@ const curve = new Chart(document.getElementById("latency"), () => {
 });
 
 // Trials of each task so far: a step is a round.
-const allocation = names.length > 1 && names.length <= MAX_LINES
+const allocation = searched.length > 1 && searched.length <= MAX_LINES
   ? new Chart(document.getElementById("allocation"), () => ({
       x: along === "trials" ? "trials of all tasks" : "seconds", y: "count",
-      lines: names.map((label, number) => ({ label, color: number % 2 ? "--dim" : "--accent", dash: DASHES[number >> 1], step: true })),
-      data: [seen.points.map((p) => p[along]), ...names.map((name) => seen.points.map((p) => p.allocation[name] ?? 0))],
+      lines: searched.map((label, number) => ({ label, color: number % 2 ? "--dim" : "--accent", dash: DASHES[number >> 1], step: true })),
+      data: [seen.points.map((p) => p[along]), ...searched.map((name) => seen.points.map((p) => p.allocation[name] ?? 0))],
     }))
   : null;
 
