@@ -1,6 +1,6 @@
-"""A kernel for every number of rows beside kernels tuned for each number.
+"""Kernels for every number of rows beside kernels tuned for each number.
 
-    python -m benchmarks.dims [--trials 32] [--all-trials 96] [--high 512] [--sizes 1 2 ...]
+    python -m benchmarks.dims [--trials 32] [--all-trials 64] [--high 512] [--sizes 1 2 ...]
 
 Both kernels of a product of M rows run on the same arrays, in turns. The numbers of rows are 1 and
 random ones unless given. Each run replaces the result file, since one kernel serves all its rows.
@@ -64,7 +64,7 @@ def page_of(results: Results) -> str:
     rows = sorted(results.rows, key=lambda row: row["rows"])
     columns = {
         "rows": lambda row: str(row["rows"]),
-        "kernel for all": lambda row: duration(row["dim_s"]),
+        "tuned for all": lambda row: duration(row["dim_s"]),
         "tuned for the size": lambda row: duration(row["own_s"]),
         "ratio": lambda row: f"{row['dim_s'] / row['own_s']:.2f}",
         "seconds of its tuning": lambda row: f"{row['own_tuning_s']:.0f}",
@@ -72,19 +72,19 @@ def page_of(results: Results) -> str:
     ratios = [row["dim_s"] / row["own_s"] for row in rows]
     first: Row = rows[0]
     return (
-        f"# A kernel for 1 to {first['high']} rows\n\n"
-        f"Products of M x {first['width']} by {first['width']} x {first['width']}, one thread,"
-        f" {first['trials']} trials for each number of rows, {first['all_trials']} for all of them;"
-        f" `python -m benchmarks.dims`. Ratio of times: geometric mean {geometric_mean(ratios):.2f},"
-        f" worst {max(ratios):.2f}. The tuning for all sizes took {first['dim_tuning_s']:.0f} s.\n\n"
-        f"{table(rows, columns)}"
+        f"# Kernels for 1 to {first['high']} rows\n\n"
+        f"Products of M x {first['width']} by {first['width']} x {first['width']}, one thread;"
+        f" {first['trials']} trials for each number of rows alone, {first['all_trials']} for all"
+        " numbers of rows; `python -m benchmarks.dims`. Ratio of times: geometric mean"
+        f" {geometric_mean(ratios):.2f}, worst {max(ratios):.2f}. The tuning for all sizes took"
+        f" {first['dim_tuning_s']:.0f} s.\n\n{table(rows, columns)}"
     )
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__, "dims", 32)
-    parser.add_argument("--all-trials", type=int, default=96, help="of the kernel for every size")
+    parser.add_argument("--all-trials", type=int, default=64, help="for all sizes")
     parser.add_argument("--sizes", type=int, nargs="+", help="numbers of rows")
     parser.add_argument("--high", type=int, default=512)
     parser.add_argument("--count", type=int, default=16)
@@ -106,7 +106,8 @@ def main() -> None:
             times = [spread(samples).median for samples in in_turns([kernel, own], a, b)]
             row = {
                 "rows": rows, "width": asked.width, "high": asked.high, "trials": asked.trials,
-                "all_trials": asked.all_trials, "dim_s": times[0], "own_s": times[1], "dim_tuning_s": dim_s, "own_tuning_s": own_s,
+                "all_trials": asked.all_trials, "dim_s": times[0], "own_s": times[1],
+                "dim_tuning_s": dim_s, "own_tuning_s": own_s,
             }  # fmt: skip
             results.add(row)
             say(f"{rows} rows: {times[0] / times[1]:.2f}")
