@@ -245,7 +245,7 @@ def decorator(node: ast.expr) -> str:
 # Lines of Python at most, by package, without its packages that have a row of their own. A commit
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
-    "ansorpy/artifact": 4_040,
+    "ansorpy/artifact": 4_050,
     "ansorpy/bundle": 2_450,
     "ansorpy/client": 1_300,
     "ansorpy/codegen": 12_230,
@@ -254,10 +254,10 @@ LINES = {
     "ansorpy/features": 2_550,
     "ansorpy/frontends": 2_260,
     "ansorpy/graph": 7_025,
-    "ansorpy/importers": 2_465,
+    "ansorpy/importers": 2_590,
     "ansorpy/loopir": 6_100,
     "ansorpy/measure": 10_820,
-    "ansorpy/model": 4_700,
+    "ansorpy/model": 5_130,
     "ansorpy/oracle": 1_050,
     "ansorpy/plan": 3_220,
     "ansorpy/population": 900,
@@ -268,11 +268,11 @@ LINES = {
     "ansorpy/state": 1_700,
     "ansorpy/te": 3_290,
     "ansorpy/topi": 3_850,
-    "ansorpy/tuner": 9_760,
+    "ansorpy/tuner": 9_770,
     "ansorpy": 2_660,
     "rules": 1_950,
     "server": 16_885,
-    "tests": 77_480,
+    "tests": 77_720,
     "benchmarks": 16_120,
 }
 

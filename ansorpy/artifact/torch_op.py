@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from ansorpy.errors import PackageError
+from ansorpy.te.dims import Dim
 
 if TYPE_CHECKING:
     from ansorpy.artifact.load import LoadedKernel
@@ -84,7 +85,7 @@ def check(
 
     Args:
         label: the name of the kernel or module in messages.
-        wanted: `inputs` of the manifest.
+        wanted: `inputs` of the manifest; extents may be dims.
 
     Raises:
         TypeError: a tensor is sparse, of another dtype, or not in CPU memory.
@@ -99,8 +100,12 @@ def check(
         if tensor.dtype != getattr(torch, entry["dtype"]):
             raise TypeError(f"{name} is {tensor.dtype}; expected torch.{entry['dtype']}")
         shape = [int(extent) for extent in tensor.shape]  # a symbolic extent becomes fixed
-        if shape != entry["shape"]:
+        if len(shape) != len(entry["shape"]) or not all(map(_has, entry["shape"], shape)):
             raise ValueError(f"{name} has shape {shape}; expected {entry['shape']}")
+
+
+def _has(extent: int, size: int) -> bool:
+    return extent.has(size) if isinstance(extent, Dim) else extent == size
 
 
 def to_array(torch: Any, tensor: Any) -> Any:

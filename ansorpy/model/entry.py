@@ -28,6 +28,7 @@ from ansorpy.tuner.parts.stores import store_of
 from ansorpy.tuner.requests.call_options import (
     EXAMPLES,
     BindOption,
+    DynamicOption,
     OutOption,
     OwnOption,
     ProgressOption,
@@ -47,12 +48,12 @@ KINDS: Final = (
 WHAT: Final = (
     "A Dag (`te.dag(...)`), several Dags, definitions in the text notation, the path of a file of"
     " these, of JSON, of ONNX or of a .graph.json, a graph, or a `torch.nn.Module` in evaluation"
-    " mode."
+    " mode, or its `torch.export.ExportedProgram`."
 )
 # Arguments that one kind of tuning alone has.
 OF_DAGS: Final = ("rules",)
 OF_MODELS: Final = ("shapes", "hosted")
-OF_MODULES: Final = ("args", "kwargs")
+OF_MODULES: Final = ("args", "kwargs", "dynamic_shapes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class TuneCall(ModelOptions):
     kwargs: Annotated[Mapping[str, Any], Option("Of a module: example keyword arguments.")] = field(
         default_factory=dict, kw_only=True
     )
+    dynamic_shapes: DynamicOption = field(default=None, kw_only=True)
     rules: RulesOption = field(default=None, kw_only=True)
     store: StoreOption = field(default=None, kw_only=True)
     out: OutOption = field(default=None, kw_only=True)
@@ -150,10 +152,10 @@ def _tune_module(call: TuneCall, module: Any) -> ModelResult:
     from ansorpy.model.torch_compile import tune_module
 
     _check_model(call)
-    _refuse(call, "a module", (*OF_DAGS, "bind", "shapes"))
+    _refuse(call, "a module", (*OF_DAGS, "shapes"))
     return tune_module(
-        module, call.args, call.kwargs, call, call.target, store=call.store, out=call.out,
-        progress=call.progress, on_event=call.on_event,
+        module, call.args, call.kwargs, call.dynamic_shapes, call.bind, call, call.target,
+        store=call.store, out=call.out, progress=call.progress, on_event=call.on_event,
     )  # fmt: skip
 
 
@@ -182,9 +184,9 @@ def _owner(name: str) -> str:
 
 
 def _is_module(what: object) -> bool:
-    """Return True for a module of PyTorch; torch is loaded already if there is one."""
+    """Return True for a module or an exported program; torch is loaded if there is one."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(what, torch.nn.Module)
+    return torch is not None and isinstance(what, torch.nn.Module | torch.export.ExportedProgram)
 
 
 def _is_text(what: object) -> bool:

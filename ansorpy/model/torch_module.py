@@ -24,7 +24,8 @@ CONSTANTS: Final = (int, float, bool, str, type(None))  # types of arguments bes
 
 
 class CompiledModule:
-    """A module whose tensors are computed by a compiled model, for the shapes of its examples.
+    """A module whose tensors are computed by a compiled model, for the shapes of its examples, or
+    for each size of its dims.
 
     Args:
         program: the `torch.export.ExportedProgram` of the module.
@@ -51,7 +52,7 @@ class CompiledModule:
                 strict=True,
             )
         ]
-        self._dtypes = [graph.values[output.value].dtype for output in graph.outputs]
+        self._outputs = [graph.values[output.value] for output in graph.outputs]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the module in its own structure; tensors in it are new.
@@ -59,7 +60,7 @@ class CompiledModule:
         Raises:
             TypeError: arguments of another structure than the example; a tensor of another dtype
                 or device; another constant.
-            ValueError: a tensor of another shape.
+            ValueError: a tensor of another shape, or a size out of its range.
             RuntimeError: a tensor requires a gradient while gradients are recorded.
         """
         import torch
@@ -74,8 +75,8 @@ class CompiledModule:
         made = self._model(*(to_array(torch, tensor) for tensor in tensors))
         arrays = made if isinstance(made, tuple) else (made,)
         results = iter(
-            to_tensor(torch, array, dtype)
-            for array, dtype in zip(arrays, self._dtypes, strict=True)
+            to_tensor(torch, array, value.dtype)
+            for array, value in zip(arrays, self._outputs, strict=True)
         )
         leaves = [next(results) if is_tensor(leaf) else leaf.value for leaf in self._results]
         return torch.utils._pytree.tree_unflatten(leaves, self._out_spec)
@@ -133,7 +134,7 @@ class CompiledModule:
 
     def __repr__(self) -> str:
         given = ", ".join(f"{one['name']}: {one['dtype']}{one['shape']}" for one in self._inputs)
-        made = ", ".join(f"{one.dtype}{list(one.shape)}" for one in self._model.outputs)
+        made = ", ".join(f"{one.dtype}{list(one.shape)}" for one in self._outputs)
         calls = f"{counted(self.result.parts, 'kernel call')} in {duration(self.result.model_s)}"
         return f"<compiled module {self.name}({given}) -> {made}, {calls}>"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Annotated
+from typing import Annotated, Any
 
 from ansorpy.records import RecordStore
 from ansorpy.state.rule import Rule
@@ -58,4 +58,14 @@ ProgressOption = Annotated[
         "Show progress on standard error: True, False, or None: only on a terminal and in Jupyter."
     ),
 ]
-EXAMPLES = "Example arguments of its `forward`, or one tensor; their shapes become fixed."
+EXAMPLES = (
+    "Example arguments of its `forward`, or one tensor; their shapes become fixed unless"
+    " `dynamic_shapes` keeps extents open."
+)
+DynamicOption = Annotated[
+    Any,
+    Option(
+        "Extents of a module that calls decide, as of `torch.export.export`:"
+        " `{'x': {0: torch.export.Dim('batch', min=1, max=16)}}`."
+    ),
+]
