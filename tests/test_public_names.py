@@ -91,7 +91,7 @@ def test_importing_loads_no_numeric_floor() -> None:
 WRONG_CALLS: list[tuple[Callable[..., object], tuple[object, ...], dict[str, object], str]] = [
     (ansorpy.tune, ("",), {"trails": 3}, "tune() has no argument 'trails'; did you mean 'trials'?"),
     (ansorpy.tune, (), {}, "tune(): missing a required argument: 'what'"),
-    (ansorpy.compile, (0,), {}, "compile(): missing a required argument: 'args'"),
+    (ansorpy.compile, (), {}, "compile(): missing a required argument: 'module'"),
     (
         ansorpy.Client.submit, (0,), {"second": 1},
         "Client.submit() has no argument 'second'; did you mean 'seconds'?",

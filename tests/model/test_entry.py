@@ -97,7 +97,9 @@ class Module:
 def modules(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The arguments of every tuning of a module, which is not begun."""
     seen: list[Any] = []
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(nn=SimpleNamespace(Module=Module)))
+    export = SimpleNamespace(ExportedProgram=SimpleNamespace)
+    torch = SimpleNamespace(nn=SimpleNamespace(Module=Module), export=export)
+    monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setattr(torch_compile, "tune_module", lambda *given, **_: seen.append(given))
     return seen
 
@@ -108,12 +110,13 @@ def test_a_module_goes_to_the_tuning_of_modules(modules: list[Any]) -> None:
     (given,) = modules
     assert given[0] is module
     assert given[1] is x
-    assert given[3].trials == 3
+    assert given[5].trials == 3
 
 
 def test_the_signature_of_the_tuning_of_modules_is_that_of_its_call() -> None:
     names = list(inspect.signature(torch_compile.tune_module).parameters)
-    assert names[:5] == ["module", "args", "kwargs", "options", "target"]
+    assert names[:5] == ["module", "args", "kwargs", "dynamic_shapes", "bind"]
+    assert names[5:7] == ["options", "target"]
 
 
 @pytest.mark.parametrize(
