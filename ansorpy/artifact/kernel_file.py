@@ -26,7 +26,7 @@ from ansorpy.oracle.error_bounds import allowed
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag, Placeholder
-from ansorpy.te.dims import Dim, dims_of, is_weighted, timed_by_dim, timed_weights, widest
+from ansorpy.te.dims import Dim, dims_of, spread_weights, timed_by_dim, widest
 
 MARKER: Final = "# --- harness: the same in every kernel zip ---\n"
 SPANS: Final = (
@@ -107,7 +107,7 @@ def dims_by_tensor(dag: Dag) -> dict[str, tuple[str, ...]]:
 
 def dim_specs(dag: Dag) -> tuple[DimSpec, ...]:
     """Return the dims of a kernel, with the sizes at which it is timed."""
-    timed, weights = timed_by_dim(dag), timed_weights(dag) if is_weighted(dag) else ()
+    timed, weights = timed_by_dim(dag), spread_weights(dims_of(dag))
     return tuple(
         DimSpec(one.name, one.low, one.high, timed[one.name], one.step, weights)
         for one in dims_of(dag)

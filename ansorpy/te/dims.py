@@ -235,7 +235,7 @@ def too_large(
         most: the limit.
         text: returns an amount for people, with its unit.
     """
-    dims = tuple(dict.fromkeys(one for one in extents if isinstance(one, Dim)))
+    dims = dims_in(extents)
     high = {one.name: one.high for one in dims}
     named = " and ".join(map(repr, dims)) + (" needs" if len(dims) == 1 else " need")
 
@@ -310,11 +310,6 @@ def timed_weights(dag: Dag) -> tuple[float, ...]:
     return tuple(one.weight for one in _timed(dims_of(dag)))
 
 
-def is_weighted(dag: Dag) -> bool:
-    """Return True if the distribution of the sizes of calls is given."""
-    return any(one.weights for one in dims_of(dag))
-
-
 def ends_of(dag: Dag) -> tuple[dict[str, int], dict[str, int]]:
     """Return the least and the largest sizes of all dims."""
     dims = dims_of(dag)
@@ -372,10 +367,10 @@ def widest(dag: Dag) -> Dag:
 def ranges_of(dag: Dag, most: int) -> tuple[Dim, ...]:
     """Return the ranges of a dim that get kernels of their own, from the least sizes on.
 
-    They end at 1, 8, 64 ..., rounded down to the step, and at the largest size; a range without
-    weight joins a neighbour. (): one kernel serves all sizes. No stride of
-    an array may depend on the dim: then all kernels take the same arrays. Of several such dims, it
-    is the dim with the largest ratio of sizes.
+    They end at 1, 8, 64 ..., rounded down to the step, and at the largest size; the last one has
+    several sizes, and a range without weight joins a neighbour. (): one kernel serves all sizes. No
+    stride of an array may depend on the dim: then all kernels take the same arrays. Of several such
+    dims, it is the dim with the largest ratio of sizes.
 
     Args:
         most: the number of ranges, at most.
@@ -383,9 +378,9 @@ def ranges_of(dag: Dag, most: int) -> tuple[Dim, ...]:
     free = [dim for dim in dims_of(dag) if _leads(dag, dim)]
     dim = max(free, key=lambda one: one.high / one.low, default=None)
     ends, end = [], 1
-    while dim is not None and max(2 * end, end + 2) <= dim.high:
+    while dim is not None and 2 * end <= dim.high:
         size = end // dim.step * dim.step
-        ends += [size] if size >= dim.low else []
+        ends += [size] if dim.low <= size <= dim.high - 2 * dim.step else []
         end *= GROWTH
     ends = [] if dim is None else _with_weight(dim, ends)[: max(0, most - 1)]
     if dim is None or not ends:

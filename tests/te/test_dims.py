@@ -263,6 +263,9 @@ def test_a_wrong_dim_in_json_is_refused_with_its_place(extent: object, place: st
         ("M in 20..300", 4, "20..64 65..300"),
         ("M in 100..127", 4, ""),
         ("1, M in 9..200", 4, "9..64 65..200"),
+        ("M in 8..16 step 8", 4, ""),  # the last range would have one size
+        ("M in 8..24 step 8", 4, "8..8 16..24"),
+        ("M in 8..512 step 8", 4, "8..8 16..64 72..512"),
         ("2, M in 9..200", 4, ""),  # a stride depends on it
     ],
 )

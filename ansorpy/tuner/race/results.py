@@ -9,7 +9,7 @@ from ansorpy.artifact.rate import rate_of
 from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
-from ansorpy.te.dims import is_weighted, timed_by_dim, timed_weights
+from ansorpy.te.dims import dims_of, spread_weights, timed_by_dim
 from ansorpy.tuner.race.ranking import Winner
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.verdict import verdict_of_race
@@ -56,7 +56,7 @@ def empty_result(task: Task, failures: Sequence[Failed] = ()) -> TaskResult:
         kernel=None,
         flop=task.identity.flop,
         sizes=timed_by_dim(task.dag),
-        weights=timed_weights(task.dag) if is_weighted(task.dag) else (),
+        weights=spread_weights(dims_of(task.dag)),
         ranges={name: best_s for name, best_s in task.times_of_ranges() if best_s is not None},
         failures=dict(task.history.failures),
         examples=dict(task.history.examples),
