@@ -258,10 +258,11 @@ def open_plans(
 def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Event, None, Stopped]:
     """Search in rounds, in `rest` tasks for all plans from the second on; return why it ended."""
     turn = state.next_turn()
+    delivered = {task.name for task in context.tasks}  # parts are not, by themselves
     while turn is not None:
         task = state.tasks[turn.task.name]
-        before_s, alone = task.history.trial_s, task in context.tasks
-        if alone:
+        before_s = task.history.trial_s
+        if task.name in delivered:
             context.deliveries.prepare_race(task)
         if task.history.rounds and task.name in rest:
             rest.remove(task.name)
@@ -274,7 +275,7 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
             state.report(turn, len(done.chosen), done.least_cost_s, done.spent)
         yield from append(context.setup.journal, task, done, before_s, state.checkpoint())
         turn = state.next_turn()
-        if turn is not None and alone:  # else the final race follows
+        if turn is not None and task.name in delivered:  # else the final race follows
             yield from context.deliveries.intermediate(task)
     reason = state.stop_reason()
     if reason == "seconds" and not any(task.history.trials for task in state.tasks.values()):

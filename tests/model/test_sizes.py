@@ -1,4 +1,4 @@
-"""Whole models with dims: verified, tuned to one bundle, and right at every size."""
+"""Models with dims: verified, tuned to one bundle, and right at every size."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -50,9 +50,9 @@ class Live:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
-def until(holds: Callable[[], bool], every_s: float = 0.1) -> None:
+def until(holds: Callable[[], bool], every_s: float = 0.1, limit_s: float = SOON_S) -> None:
     """Wait until a condition holds."""
-    end_s = time.monotonic() + SOON_S
+    end_s = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < end_s, "it never held"
         time.sleep(every_s)

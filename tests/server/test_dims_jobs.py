@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from ansorpy.server.jobs.ranges import TaskSizes
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.tuner_process import children
 from tests.server.onnx_models import small
-from tests.server.process import Live, process
+from tests.server.process import Live, process, until
 from tests.server.service import Service, service
 
 TEXT = "def mm(float(N,16) A, float(16,8) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -161,11 +160,8 @@ def live_service(folder: Path) -> Iterator[tuple[Live, Client]]:
 
 def followed(live: Live, job_id: str, holds: Callable[[Any], bool]) -> Any:
     """Return a job once a condition holds for it."""
-    end_s = time.monotonic() + LIMIT_S
-    while not holds(job := live.get(f"/v1/jobs/{job_id}").json()):
-        assert time.monotonic() < end_s, job
-        time.sleep(0.1)
-    return job
+    until(lambda: holds(live.get(f"/v1/jobs/{job_id}").json()), limit_s=LIMIT_S)
+    return live.get(f"/v1/jobs/{job_id}").json()
 
 
 def check(path: Path) -> None:

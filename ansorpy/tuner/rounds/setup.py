@@ -160,8 +160,9 @@ def prepare(
         return Task(identity, space, strategy=strategy_of(request), parts=parts)
 
     least = PART_TRIALS * len(request.dags)
-    most = min(request.kernels_per_dim, max(1, request.trials // least))
-    most = most if request.trials else request.kernels_per_dim
+    most = request.kernels_per_dim
+    if request.trials:
+        most = min(most, max(1, request.trials // least))
 
     def with_parts(dag: Dag, twins: tuple[Dag, ...]) -> Task:
         ranges = ranges_of(dag, most)

@@ -54,20 +54,19 @@ class JoinedSpace:
         number = space.number_of(plan)
         return None if number is None else Candidate(number, row)
 
-    def joined(self, space: SearchSpace, candidates: Sequence[Candidate]) -> Candidate:
-        """Return one candidate of each range as one candidate of the task."""
-        plans = [part.plans[one.plan] for part, one in zip(self.parts, candidates, strict=True)]
-        plan = join_plans(list(map(RangePlan, self.ranges, plans)))
-        row = tuple(value for candidate in candidates for value in candidate.row)
-        return Candidate(space.add_plan(plan, plan_text(plan)), row)
-
 
 def join(space: SearchSpace, chosen: Sequence[Sequence[Candidate]]) -> list[Candidate]:
     """Return candidates of a joined space, each from one candidate of each range."""
     own = space.own
     if not isinstance(own, JoinedSpace):
         raise TypeError(f"cannot join kernels of {space.dag.name!r}, which has no ranges")
-    return [own.joined(space, each) for each in chosen]
+    found = []
+    for candidates in chosen:
+        plans = [part.plans[one.plan] for part, one in zip(own.parts, candidates, strict=True)]
+        plan = join_plans(list(map(RangePlan, own.ranges, plans)))
+        row = tuple(value for candidate in candidates for value in candidate.row)
+        found.append(Candidate(space.add_plan(plan, plan_text(plan)), row))
+    return found
 
 
 def with_small_packs(
