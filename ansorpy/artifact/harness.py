@@ -50,6 +50,7 @@ class DimSpec(NamedTuple):
     timed: tuple[int, ...]
     step: int = 1
     weights: tuple[float, ...] = ()
+    terms: tuple[str | int, ...] = ()  # dims and numbers whose sum it is
 
     def __str__(self) -> str:
         step = f" step {self.step}" if self.step > 1 else ""
@@ -189,6 +190,17 @@ def fits(
     return True
 
 
+def add_sums(dims: Mapping[str, DimSpec], sizes: dict[str, int]) -> None:
+    """Note the sizes of dims that are sums of others; an array may have told them."""
+    for dim in dims.values():
+        if dim.terms:
+            total = sum(sizes[term] if isinstance(term, str) else term for term in dim.terms)
+            if sizes.setdefault(dim.name, total) != total:
+                terms = " + ".join(map(str, dim.terms))
+                told = f"{dim.name} is {sizes[dim.name]}"
+                raise ValueError(f"cannot run because {told}; expected {terms} = {total}")
+
+
 def described(
     tensor: TensorSpec, dims: Mapping[str, DimSpec], sizes: Mapping[str, int]
 ) -> tuple[int, ...] | str:
@@ -238,6 +250,7 @@ class Bound:
         self.runner, self.out, self.begun = runner, out, False
         self.sizes = dict[str, int]()
         self.given = placed(room, matched(runner.inputs, inputs, "", runner.dims, self.sizes))
+        add_sums(runner.dims, self.sizes)
         self.wanted = [] if out is None else placed(room, self._targets())
         self.arrays = dict(runner.constants)
         self.arrays |= {tensor.name: own for tensor, own, _ in (*self.given, *self.wanted)}

@@ -56,6 +56,7 @@ class DimEntry(TypedDict):
     timed: list[Count]
     step: Count
     weights: list[Number]
+    terms: NotRequired[list[Annotated[Any, lambda value: type(value) in (str, int)]]]  # of a sum
 
 
 class InputEntry(TensorEntry):
@@ -85,13 +86,27 @@ class BoundEntry(TensorEntry):
     value: Annotated[Any, lambda value: type(value) in (bool, int, float)]
 
 
+class StateEntry(TypedDict):
+    """Inputs to which a model appends rows: their dim, that of the outputs, and pairs of both."""
+
+    past: str
+    total: str
+    pairs: list[list[Count]]
+
+
 class StepEntry(TypedDict):
-    """A step of a model: a call of a kernel, or of a function of `hosted.py`."""
+    """A step of a model: a call of a kernel, or of a function of `hosted.py`, or a copy.
+
+    A copy has `rows` along an axis: number of the value read, first row of it, first row of the
+    result, number of rows; each is a number, or a dim.
+    """
 
     kernel: NotRequired[str]
     best_s: NotRequired[float]
     function: NotRequired[str]
     attributes: NotRequired[dict[str, Any]]
+    axis: NotRequired[Count]
+    rows: NotRequired[list[list[Any]]]
     reads: list[str]
     writes: list[str]
     nodes: list[str]
@@ -137,7 +152,9 @@ def _is_table(cuda: Any) -> bool:
 
 
 def _is_step(step: Any) -> bool:
-    return isinstance(step.get("attributes"), dict) if "function" in step else "kernel" in step
+    if "function" in step:
+        return isinstance(step.get("attributes"), dict)
+    return "kernel" in step or "rows" in step
 
 
 def _is_scalar(bound: Any) -> bool:
@@ -175,6 +192,7 @@ MODEL: Final[Mapping[str, Any]] = {
     "inputs": list[TensorEntry],
     "outputs": list[TensorEntry],
     "dims": NotRequired[list[DimEntry]],
+    "state": NotRequired[StateEntry],
     "threads": ThreadCount,
     "prefix": str,
     "features": list[str],

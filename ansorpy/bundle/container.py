@@ -10,6 +10,7 @@ from ansorpy.artifact.kernel_file import below, caller_parts
 from ansorpy.artifact.manifest import (
     BoundEntry,
     DimEntry,
+    StateEntry,
     StepEntry,
     TensorEntry,
     ValueEntry,
@@ -22,7 +23,7 @@ from ansorpy.bundle.format import BUNDLE, HEADER, HOSTED, LIBRARY, RUNNER, SAMPL
 from ansorpy.bundle.header import model_header
 from ansorpy.bundle.library import model_library
 from ansorpy.bundle.memory import ModelMemory, memory_of
-from ansorpy.bundle.plan import HostedStep, KernelStep, ModelPlan, SelfTest, Step
+from ansorpy.bundle.plan import CopyStep, HostedStep, KernelStep, ModelPlan, SelfTest, Step
 from ansorpy.bundle.tensor_file import TensorFile, raw, tensor_file
 from ansorpy.graph.aliases import ALIGN_BYTES
 from ansorpy.graph.graph import Array, ValueInfo, Weight
@@ -69,6 +70,7 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
             for out, key in zip(plan.outputs, keys, strict=True)
         ],
         **({"dims": _dims(plan.dims)} if plan.dims else {}),
+        **({"state": entry(StateEntry, plan.state)} if plan.state else {}),
         "threads": plan.threads,
         "prefix": prefix,
         "features": sorted({name for k in plan.kernels for name in k.library.features}),
@@ -149,6 +151,16 @@ def _step(plan: ModelPlan, step: Step) -> StepEntry:
             return entry(StepEntry, step, plan.by_name[step.kernel])
         case HostedStep():
             return entry(StepEntry, step, attributes=json.loads(step.attributes))
+        case CopyStep():
+            rows = [
+                [one.read, *map(_size, (one.start, one.goal, one.count))] for one in step.rows
+            ]
+            return entry(StepEntry, step, rows=rows)
+
+
+def _size(extent: int) -> int | str:
+    """Return a number, or the name of a dim."""
+    return extent.name if isinstance(extent, Dim) else extent
 
 
 def samples_file(

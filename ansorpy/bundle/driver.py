@@ -15,10 +15,13 @@ and a model with one has no `P_run`: its caller runs the steps between.
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from math import prod
 from typing import Final
 
+from ansorpy.bundle.layout import layout
 from ansorpy.bundle.memory import SIZES, Copy, ModelMemory, Place
-from ansorpy.bundle.plan import HostedStep, KernelStep, ModelPlan
+from ansorpy.bundle.plan import CopyStep, HostedStep, KernelStep, ModelPlan, Rows
+from ansorpy.expr.dtypes import SIZE_BYTES as SIZE_BYTES_OF
 from ansorpy.te.dims import Dim
 
 PREFIX: Final = "ansorpy_model"
@@ -123,6 +126,8 @@ def _step(plan: ModelPlan, memory: ModelMemory, number: int) -> list[str]:
     """Return the function of a step: it fills in the kernel's arguments and calls it."""
     step = plan.steps[number]
     body: list[str] = []
+    if isinstance(step, CopyStep):
+        body = _rows(plan, memory, step)
     if isinstance(step, KernelStep):
         places = [memory.places[name] for name in (*step.reads, *step.writes)]
         sizes, at = plan.sizes_of(step), len(places)
@@ -136,6 +141,85 @@ def _step(plan: ModelPlan, memory: ModelMemory, number: int) -> list[str]:
         symbol = plan.by_name[step.kernel].library.prefix
         body += _call(f"{symbol}_run_packed", pointers, "", ", ptr %pool")
     return _function(f"void @step{number}(ptr %args, ptr %pool)", body, internal=True)
+
+
+def _rows(plan: ModelPlan, memory: ModelMemory, step: CopyStep) -> list[str]:
+    """Return the code of a step that copies rows; outer axes are a loop."""
+    body: list[str] = []
+    before = "entry"
+    for number, rows in enumerate(step.rows):
+        names = step.reads[rows.read], step.writes[0]
+        before = _run_of_rows(plan, memory, step.axis, rows, names, body, f"{number}", before)
+    return body
+
+
+def _run_of_rows(
+    plan: ModelPlan,
+    memory: ModelMemory,
+    axis: int,
+    rows: Rows,
+    names: tuple[str, str],
+    body: list[str],
+    mark: str,
+    before: str,
+) -> str:
+    """Append a loop that copies a run of rows between two values; return its last block."""
+    shapes = [plan.values[name].fixed_shape for name in names]
+    row_bytes = prod(shapes[1][axis + 1 :]) * SIZE_BYTES_OF[plan.values[names[1]].dtype]
+    pitches = [shape[axis] * row_bytes for shape in shapes]
+    places = [memory.places[name] for name in names]
+    source, goal = _pointers(body, places, f"{mark}.p")
+    (sizes,) = _pointers(body, [Place(memory.arguments[SIZES])], f"{mark}.s")
+
+    def number_of(extent: int, name: str) -> str:
+        if not isinstance(extent, Dim):
+            return str(int(extent))
+        return _loaded(body, f"{name}{mark}", sizes, plan.dims.index(extent))
+
+    count = number_of(rows.count, "count")
+    body.append(f"  %bytes{mark} = mul i64 {count}, {row_bytes}")
+    for kind, first in (("from", rows.start), ("to", rows.goal)):
+        body.append(f"  %{kind}{mark} = mul i64 {number_of(first, f'{kind}.rows')}, {row_bytes}")
+    outer = layout(shapes[1][:axis])
+    times = "1"
+    if outer:  # the first axis counts what a call has; inner ones are copied as they lie
+        each = prod(outer[1:])
+        body.append(f"  %times{mark} = mul i64 {number_of(outer[0], 'outer')}, {each}")
+        times = f"%times{mark}"
+    if not isinstance(rows.start, Dim) and rows.start == 0 and rows.goal == 0:
+        body.append(f"  %same{mark} = icmp eq ptr {source}, {goal}")
+        body.append(f"  br i1 %same{mark}, label %done{mark}, label %begin{mark}")
+        body.append(f"begin{mark}:")
+        before = f"begin{mark}"
+    return _loop_of_rows(body, mark, before, times, pitches, (source, goal))
+
+
+def _loop_of_rows(
+    body: list[str],
+    mark: str,
+    before: str,
+    times: str,
+    pitches: Sequence[int],
+    pointers: tuple[str, str],
+) -> str:
+    """Append the loop of `_run_of_rows`; return its last block."""
+    body += [f"  br label %copy{mark}", f"copy{mark}:"]
+    body.append(f"  %i{mark} = phi i64 [ 0, %{before} ], [ %next{mark}, %copy{mark} ]")
+    ends = []
+    for kind, pitch, pointer in zip(("from", "to"), pitches, pointers, strict=True):
+        body.append(f"  %{kind}.o{mark} = mul i64 %i{mark}, {pitch}")
+        body.append(f"  %{kind}.at{mark} = add i64 %{kind}.o{mark}, %{kind}{mark}")
+        body.append(f"  %{kind}.e{mark} = getelementptr i8, ptr {pointer}, i64 %{kind}.at{mark}")
+        ends.append(f"%{kind}.e{mark}")
+    body += [
+        f"  call void @llvm.memcpy.p0.p0.i64(ptr {ends[1]}, ptr {ends[0]}, i64 %bytes{mark},"
+        " i1 false)",
+        f"  %next{mark} = add i64 %i{mark}, 1",
+        f"  %more{mark} = icmp slt i64 %next{mark}, {times}",
+        f"  br i1 %more{mark}, label %copy{mark}, label %done{mark}",
+        f"done{mark}:",
+    ]
+    return f"done{mark}"
 
 
 def _copies(memory: ModelMemory) -> list[str]:

@@ -280,7 +280,8 @@ def _check_dims(facts: Mapping[str, Any]) -> None:
     dims = dims_of(facts)
     extents = {dim.name: dim.high for dim in dims}
     for dim in dims:
-        known = dim.low >= 1 and dim.step >= 1 and dim.timed
+        known = dim.low >= 0 and dim.high >= 1 and dim.step >= 1 and dim.timed
+        known = known and extents.keys() >= {one for one in dim.terms if isinstance(one, str)}
         if not known or not all(map(dim.has, (dim.low, *dim.timed, dim.high))):
             raise ValueError(f"dim {dim.name!r} has no range")
         if dim.weights and (len(dim.weights) != len(dim.timed) or min(dim.weights) <= 0):

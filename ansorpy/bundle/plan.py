@@ -15,7 +15,7 @@ from typing import Final
 from ansorpy.bundle.layout import is_within, renaming
 from ansorpy.codegen.exported_types import Library
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.graph.graph import Array, Output, ValueInfo, View, Weight
+from ansorpy.graph.graph import Array, Output, ValueInfo, View, Weight, dims_of_call
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.te.dims import Dim, dims_in
 
@@ -92,7 +92,48 @@ class HostedStep:
     nodes: tuple[str, ...] = ()
 
 
-Step = KernelStep | HostedStep
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that a step copies: of a value that it reads, from `start` on, to `goal` on.
+
+    `start`, `goal` and `count` are numbers, or dims whose sizes a call decides.
+    """
+
+    read: int
+    start: int
+    goal: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """Rows of values along an axis, copied into the only value of `writes`.
+
+    All these values have the same other axes. Rows that lie in their place already, because the
+    caller gave a value its memory, are not copied.
+    """
+
+    axis: int
+    rows: tuple[Rows, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Inputs that a model gives back with more rows: a cache.
+
+    `past` is the dim of their rows, `total` that of the outputs. `pairs` has numbers of inputs and
+    of the outputs that may lie in the same memory.
+    """
+
+    past: str
+    total: str
+    pairs: tuple[tuple[int, int], ...]
+
+
+Step = KernelStep | HostedStep | CopyStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +218,30 @@ class ModelPlan:
 
     @cached_property
     def dims(self) -> tuple[Dim, ...]:
-        """The sizes that a call decides, in the order of their first extents in inputs."""
-        return dims_in(extent for name in self.inputs for extent in self.values[name].shape)
+        """The sizes that a call decides, in the order of their first extents in inputs.
+
+        Sums that no input has follow.
+        """
+        return dims_of_call(self.inputs, self.values)
+
+    @cached_property
+    def state(self) -> State | None:
+        """The inputs to which the model appends rows, if nothing else reads them; else None."""
+        readers = [self.roots[name] for step in self.steps for name in step.reads]
+        outputs = {self.roots[one.value]: k for k, one in enumerate(self.outputs)}
+        pairs: dict[tuple[Dim, Dim], list[tuple[int, int]]] = {}
+        for step in self.steps:
+            if not isinstance(step, CopyStep) or len(step.rows) != 2:
+                continue
+            past, made = self.roots[step.reads[0]], self.roots[step.writes[0]]
+            own = past in self.inputs and made in outputs and readers.count(past) == 1
+            if own and isinstance(step.rows[0].count, Dim) and self.is_whole(step.writes[0]):
+                total = self.values[step.writes[0]].fixed_shape[step.axis]
+                assert isinstance(total, Dim)
+                key = step.rows[0].count, total
+                pairs.setdefault(key, []).append((self.inputs.index(past), outputs[made]))
+        (key, found) = max(pairs.items(), key=lambda one: len(one[1]), default=(None, []))
+        return None if key is None else State(key[0].name, key[1].name, tuple(found))
 
     def sizes_of(self, step: KernelStep) -> tuple[int, ...]:
         """Return the numbers of the dims whose sizes a step passes, in the order of its kernel."""
@@ -271,7 +334,7 @@ def _problems(plan: ModelPlan) -> Iterator[str]:
     for name in (*plan.inputs, *plan.weights):
         written.add(plan.spans[name])
     for number, step in enumerate(plan.steps):
-        place = f"step {number} ({step.kernel if isinstance(step, KernelStep) else step.function})"
+        place = f"step {number} ({_title(step)})"
         for name in step.reads:
             if name not in plan.values or not written.covers(plan.spans[name]):
                 yield f"{place} reads {name!r}, which is not written before"
@@ -282,6 +345,16 @@ def _problems(plan: ModelPlan) -> Iterator[str]:
     for output in plan.outputs:
         if output.value not in plan.values or not written.covers(plan.spans[output.value]):
             yield f"output {output.name!r} is {output.value!r}, which no step writes"
+
+
+def _title(step: Step) -> str:
+    match step:
+        case KernelStep():
+            return step.kernel
+        case HostedStep():
+            return step.function
+        case CopyStep():
+            return "copy"
 
 
 def _problems_of_names(plan: ModelPlan) -> Iterator[str]:
@@ -344,10 +417,30 @@ def _problems_of_step(plan: ModelPlan, step: Step) -> Iterator[str]:
                 yield "there is no hosted function of this name"
             if not isinstance(json.loads(step.attributes), dict):
                 yield f"attributes are {step.attributes[:80]}; expected a JSON object"
+        case CopyStep():
+            yield from _problems_of_rows(plan, step)
         case KernelStep() if step.kernel not in plan.by_name:
             yield "there is no kernel of this name"
         case KernelStep():
             yield from _problems_of_call(plan, step, plan.by_name[step.kernel])
+
+
+def _problems_of_rows(plan: ModelPlan, step: CopyStep) -> Iterator[str]:
+    goal = plan.values[step.writes[0]]
+    for rows in step.rows:
+        source = plan.values[step.reads[rows.read]]
+        shapes = [
+            (*one.fixed_shape[: step.axis], *one.fixed_shape[step.axis + 1 :])
+            for one in (source, goal)
+        ]
+        if shapes[0] != shapes[1] or source.dtype != goal.dtype:
+            yield f"{source.name!r} has other axes than {goal.name!r}"
+        lacking = {*dims_in((rows.start, rows.goal, rows.count))} - {*plan.dims}
+        if lacking:
+            yield f"it copies by the dim {lacking.pop()!r}, which no input has"
+        for first, info in ((rows.start, source), (rows.goal, goal)):
+            if int(first) + int(rows.count) > info.fixed_shape[step.axis]:
+                yield f"{info.name!r} has fewer rows than it copies"
 
 
 def _problems_of_call(plan: ModelPlan, step: KernelStep, kernel: ModelKernel) -> Iterator[str]:

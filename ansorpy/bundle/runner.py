@@ -248,6 +248,7 @@ def dims_of(facts: Mapping[str, Any]) -> list[DimSpec]:
             tuple(one["timed"]),
             one["step"],
             tuple(one["weights"]),
+            tuple(one.get("terms", ())),
         )
         for one in facts.get("dims", ())
     ]

@@ -159,6 +159,13 @@ class View:
     at: int = 0
 
 
+def dims_of_call(inputs: Sequence[str], values: Mapping[str, ValueInfo]) -> tuple[Dim, ...]:
+    """Return the dims of inputs, and the sums of dims that other values have."""
+    given = (extent for name in inputs for extent in values[name].shape)
+    sums = (n for one in values.values() for n in one.shape if isinstance(n, Dim) and n.terms)
+    return dims_in((*given, *sums))
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A result of the model: its public name, and the value that it is."""
@@ -201,8 +208,11 @@ class Graph:
 
     @cached_property
     def dims(self) -> tuple[Dim, ...]:
-        """The extents that a call decides, in the order of the inputs that have them first."""
-        return dims_in(extent for name in self.inputs for extent in self.values[name].shape)
+        """The extents that a call decides, in the order of the inputs that have them first.
+
+        Sums that no input has follow.
+        """
+        return dims_of_call(self.inputs, self.values)
 
     @cached_property
     def wanted(self) -> frozenset[str]:

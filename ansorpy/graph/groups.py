@@ -27,6 +27,12 @@ class NodeGroup:
         return operator_of(self.nodes[0]).hosted is not None
 
     @property
+    def copied(self) -> bool:
+        """True for a node whose rows the driver of a bundle copies."""
+        twin = operator_of(self.nodes[0]).hosted
+        return twin is not None and twin.copied
+
+    @property
     def title(self) -> str:
         """The operators, in order: of a table, so without text of a user."""
         return "+".join(node.op for node in self.nodes)

@@ -7,7 +7,7 @@ elements of the constant at the largest sizes has extents that are dims. Anythin
 is refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
@@ -17,13 +17,14 @@ import numpy as np
 
 from ansorpy.errors import GraphError, SpecError
 from ansorpy.graph.facts import NodeFactsOf
+from ansorpy.graph.growth import Growth
 from ansorpy.graph.graph import Extent, Graph, Node, Symbol, ValueInfo, Weight
 from ansorpy.graph.lower import NodeTensors
 from ansorpy.graph.operator import no_dim, operator_of
 from ansorpy.graph.passes.dead import dead
 from ansorpy.graph.sizes import weight_at
 from ansorpy.graph.unjoin import JoinedExtent, unjoined
-from ansorpy.te.dims import MOST_DIMS, Dim, dims_in
+from ansorpy.te.dims import MOST_DIMS, Dim, dims_in, with_sums
 
 MOST_SIZES: Final = 64  # elements of a constant that may be sizes one by one
 SHAPED: Final = ("Reshape", "Expand")  # operators whose input 1 is the shape of the result
@@ -44,29 +45,39 @@ def sampled(dims: Sequence[Dim]) -> tuple[dict[str, int], ...]:
         raise GraphError(f"cannot take {len(dims)} dims of a model; expected at most {MOST_DIMS}")
     most = {one.name: one.high for one in dims}
     found = [most]
-    for one in dims:
+    for one in (one for one in dims if not one.terms):
         between = (sum(one.counts) // 2 | 1) * one.step
         found += [
             {**most, one.name: size}
-            for size in dict.fromkeys((one.low, between))
+            for size in dict.fromkeys((max(one.low, one.step), between))
             if one.low <= size < one.high
         ]
-    return tuple(found)
+    return tuple(with_sums(dims, sizes) for sizes in found)
 
 
-def merged(graphs: Sequence[Graph], sizes: Sequence[Sizes], dims: Sequence[Dim]) -> Graph:
+def merged(
+    graphs: Sequence[Graph],
+    sizes: Sequence[Sizes],
+    dims: Sequence[Dim],
+    graph_at: Callable[[Sizes], Graph],
+) -> Graph:
     """Return the graph with dims of graphs of one model at the sizes of `sampled`.
+
+    Args:
+        graph_at: returns the graph at other sizes.
 
     Raises:
         GraphError: a node needs the number of a dim; its message names node, dim and remedy.
     """
     live = [_shaped(dead(one).graph) for one in graphs]
-    return _Merge(live[0], live[1:], tuple(sizes), tuple(dims)).run()
+    grown = Growth(live, list(sizes), tuple(dims), graph_at).run()
+    live = [dead(one).graph for one in grown.graphs]
+    return _Merge(live[0], live[1:], tuple(grown.sizes), grown.dims).run()
 
 
 def at_a_size(error: GraphError, sizes: Sizes, dims: Sequence[Dim]) -> GraphError:
     """Return the error of a model that can be imported at the largest sizes, and not at others."""
-    (one,) = (one for one in dims if sizes[one.name] != one.high)
+    (one,) = (one for one in dims if sizes[one.name] != one.high and not one.terms)
     return GraphError(
         f"cannot keep {one.name} as a dim because of the model at {one.name} ="
         f" {sizes[one.name]}: {error}; expected a number, as in --bind {one.name}=1, or a range"
@@ -204,7 +215,8 @@ class _Merge:
 
     def _refuse(self, node: Node, number: int, because: str, more: str) -> NoReturn:
         """Raise the error about the only dim that differs between the first and another graph."""
-        changed = [one for one in self.dims if self.sizes[number][one.name] != one.high]
+        sizes = self.sizes[number]
+        changed = [one for one in self.dims if sizes[one.name] != one.high and not one.terms]
         at = ", ".join(f"{one.name} = {self.sizes[number][one.name]}" for one in changed)
         raise no_dim(node, changed or self.dims, f"{because} at {at}{more}")
 

@@ -194,13 +194,15 @@ class NumpyFunction:
     """A NumPy function in place of a kernel; `fixed` are arguments beside the attributes.
 
     `function` is called with the given inputs and the attributes by keyword. If it moves elements
-    without a look at their values, bfloat16 is given as bit patterns, otherwise as float32.
+    without a look at their values, bfloat16 is given as bit patterns, otherwise as float32. `copied`:
+    the driver of a bundle copies the rows itself (`graph/hosted/rows.py`).
     """
 
     function: Callable[..., Sequence[Array]]
     facts: FactsOf
     fixed: Mapping[str, Attribute]
     moves: bool = False
+    copied: bool = False
 
     def arguments(self, node: Node) -> dict[str, Attribute]:
         """Return the keyword arguments of the function for a node."""
@@ -260,11 +262,12 @@ def hosted(
     *attrs: str,
     fixed: Mapping[str, Attribute] | None = None,
     moves: bool = False,
+    copied: bool = False,
 ) -> Callable[[FactsOf], FactsOf]:
     """Return a decorator that enters a NumPy function, with a rule for shapes, into OPERATORS."""
 
     def enter(facts: FactsOf) -> FactsOf:
-        twin = NumpyFunction(function, facts, fixed or {}, moves)
+        twin = NumpyFunction(function, facts, fixed or {}, moves, copied)
         OPERATORS[name] = Operator(name, frozenset(attrs), hosted=twin)
         return facts
 

@@ -57,7 +57,7 @@ class _Partitioner:
         own = [n for n in range(len(self.nodes)) if n not in self.taken and not self._is_view(n)]
         grown = [self._grown(n) for n in own if self._facts(n).tiled]
         grown = [self._pulled(members, why) for members, why in grown]
-        grown += [([n], "NumPy computes it: it has no kernel") for n in hosted]
+        grown += [([n], _no_kernel(self.nodes[n])) for n in hosted]
         for n in own:
             if n not in self.taken:
                 grown.append(self._pulled(*self._grown(n)))
@@ -266,3 +266,10 @@ def _postdominators(readers: Sequence[tuple[int, ...]], wanted: Sequence[bool]) 
                     other = parent[other]
         parent[n], depth[n] = at, depth[at] + 1
     return parent[:end]
+
+
+def _no_kernel(node: Node) -> str:
+    """Return the reason why a node without tensor expressions is alone in its group."""
+    twin = operator_of(node).hosted
+    copied = twin is not None and twin.copied
+    return "its rows are copied" if copied else "NumPy computes it: it has no kernel"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ansorpy.errors import GraphError
 from ansorpy.graph.graph import Array, Extent, Graph, ValueInfo, Weight
-from ansorpy.te.dims import Dim
+from ansorpy.te.dims import Dim, with_sums
 
 
 def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
@@ -61,4 +61,11 @@ def sizes_of(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, int]:
                 f"cannot run {graph.name!r} because input {name!r} is absent or has shape"
                 f" {list(given)}; expected {list(shape)}, and one size of each dim"
             )
-    return found
+    made = with_sums(graph.dims, found)
+    for one in graph.dims:
+        if found.get(one.name, made[one.name]) != made[one.name] or not one.has(made[one.name]):
+            raise GraphError(
+                f"cannot run {graph.name!r} because {one.name} is {found.get(one.name)}; expected"
+                f" {' + '.join(map(str, one.terms))} = {made[one.name]}, in {one!r}"
+            )
+    return made

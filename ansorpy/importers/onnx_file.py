@@ -21,6 +21,7 @@ from ansorpy.importers.onnx_functions import LocalFunctions, check_functions, in
 from ansorpy.importers.onnx_nodes import DOMAINS, MOST_DEPTH, MOST_NODES, NodeImporter
 from ansorpy.importers.onnx_old import converted, state_meanings
 from ansorpy.importers.onnx_values import KEPT_VALUES, dense, dtype_of, weight_of
+from ansorpy.te.bindings import bound, sum_in
 from ansorpy.te.dims import Dim, dims_in
 
 OPSET: Final = 23  # operators are defined for this version of ONNX's operator set
@@ -78,33 +79,42 @@ def graph_of_model(
     Raises:
         GraphError: a node cannot be compiled.
     """
-    bind, shapes = bind or {}, shapes or {}
+    bind, shapes = _with_sums(model, bound(bind or {})), shapes or {}
     check_declared(model)
     source = _Source.of(model, folder)
     dims = dims_in((*bind.values(), *(n for shape in shapes.values() for n in shape)))
     dims = tuple(one for one in dims if one.low < one.high)
     _check_dims(model, bind, dims)
+    def graph_at(at: Mapping[str, int]) -> Graph:
+        return source.graph(
+            GraphBuilder(name, hosted, sized_bytes=SIZED_BYTES if dims else FOLD_BYTES),
+            {key: _number(value, at) for key, value in bind.items()},
+            {key: [_number(n, at) for n in shape] for key, shape in shapes.items()},
+            constants or {},
+            weights or {},
+        )
+
     graphs, sizes = list[Graph](), sampled(dims)
     for at in sizes:
         try:
-            made = source.graph(
-                GraphBuilder(name, hosted, sized_bytes=SIZED_BYTES if dims else FOLD_BYTES),
-                {key: _number(value, at) for key, value in bind.items()},
-                {key: [_number(n, at) for n in shape] for key, shape in shapes.items()},
-                constants or {},
-                weights or {},
-            )
+            graphs.append(graph_at(at))
         except GraphError as error:
             if not graphs:
                 raise
             raise at_a_size(error, at, dims) from error
-        graphs.append(made)
-    return merged(graphs, sizes, dims) if dims else graphs[0]
+    return merged(graphs, sizes, dims, graph_at) if dims else graphs[0]
 
 
 def _number(value: Number, sizes: Mapping[str, int]) -> Number:
     """Return the size of a dim, or another value as it is."""
     return sizes.get(value.name, value.high) if isinstance(value, Dim) else value
+
+
+def _with_sums(model: onnx.ModelProto, bind: Bindings) -> Bindings:
+    """Return bindings with the symbols of inputs that are named as sums of others: past + new."""
+    names = {one.name for value in model.graph.input for one in _symbols(value)}
+    sums = {name: sum_in(name, name, bind) for name in names - bind.keys()}
+    return {**bind, **{name: value for name, value in sums.items() if value is not None}}
 
 
 def _check_dims(model: onnx.ModelProto, bind: Bindings, dims: Sequence[Dim]) -> None:

@@ -20,6 +20,7 @@ from ansorpy.graph.graph import Node, ValueInfo
 from ansorpy.graph.groups import Partition
 from ansorpy.graph.hosted.text import function_text
 from ansorpy.graph.operator import operator_of
+from ansorpy.model.rows import copy_step
 from ansorpy.model.tasks import ModelTasks
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
@@ -129,6 +130,9 @@ def _steps(
         nodes = tuple(node.name or next(iter(node.outputs), "") for node in part.group.nodes)
         if part.lowered is None:
             (node,) = part.group.nodes
+            if part.group.copied:
+                steps.append(copy_step(graph, node, nodes))
+                continue
             functions |= {(made := _function(node)).name: made}
             steps.append(_hosted_step(node, made.name, nodes))
             continue

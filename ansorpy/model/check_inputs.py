@@ -9,7 +9,7 @@ import numpy as np
 from ansorpy.artifact.harness import narrowed, widened
 from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, LARGEST, NARROW, UNIT_ROUNDOFF
 from ansorpy.graph.graph import Array, Graph
-from ansorpy.te.dims import Dim
+from ansorpy.te.dims import Dim, with_sums
 from ansorpy.te.dims import least as least_of
 
 WHOLE_NUMBERS: Final = 2  # exclusive limit of random integers that may index something
@@ -52,6 +52,7 @@ def checked_sizes(dims: Sequence[Dim], rng: np.random.Generator) -> list[dict[st
     for _ in range(MORE_SIZES):
         steps = [int(rng.integers(*one.counts, endpoint=True)) for one in dims]
         found.append({one.name: n * one.step for one, n in zip(dims, steps, strict=True)})
+    found = [with_sums(dims, one) for one in found]
     return [one for k, one in enumerate(found) if one not in found[:k]]
 
 

@@ -24,7 +24,7 @@ from ansorpy.model.events import Divided, ModelEvent, Recut, bundle_latency
 from ansorpy.model.judge import compared, rivals_of
 from ansorpy.model.mend import answered, mended
 from ansorpy.model.request import ModelRequest
-from ansorpy.model.tasks import ModelTasks, tasks_of
+from ansorpy.model.tasks import ModelTasks, hosted_nodes, tasks_of
 from ansorpy.records import RecordStore
 from ansorpy.records.rows import Trials, dataframe, trial_rows
 from ansorpy.sketch import derive
@@ -217,7 +217,7 @@ def compiled(
         reference=written.reference,
         parts=len(tasks.parts),
         tasks=tuple(replace(work.results[dag.name], kernel=None) for dag in tasks.dags),
-        hosted=tuple(one.group.title for one in tasks.parts if one.lowered is None),
+        hosted=hosted_nodes(tasks),
         trials=work.trials,
         seconds=budget.spent_s,
         stopped=stopped,
@@ -370,7 +370,7 @@ def _divided(
         tasks=len(tasks.dags),
         seconds=seconds,
         weights=tasks.weights,
-        hosted=tuple(one.group.title for one in tasks.parts if one.lowered is None),
+        hosted=hosted_nodes(tasks),
         dags=tasks.dags,
         threads=threads,
     )

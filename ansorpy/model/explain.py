@@ -36,7 +36,7 @@ def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:
         f" {total / 1e9:.3g} GFLOP",
     ]
     for number, part in enumerate(tasks.parts):
-        share = "hosted"
+        share = "rows that the driver copies" if part.group.copied else "hosted"
         if part.task:
             share = f"task {part.task}, {flop[part.task] / total:.1%} of the operations"
         lines += [

@@ -137,6 +137,12 @@ def tasks_of(
     return ModelTasks(tuple(parts), tuple(known.values()), tuple(cuts))
 
 
+def hosted_nodes(tasks: ModelTasks) -> tuple[str, ...]:
+    """Return the operators of the nodes that NumPy computes."""
+    groups = [part.group for part in tasks.parts if part.lowered is None]
+    return tuple(group.title for group in groups if not group.copied)
+
+
 def _part(known: dict[str, Dag], group: NodeGroup, low: Lowered) -> ModelPart:
     """Return the part of a group; a Dag that no task has yet becomes one, by its workload key."""
     key = workload_key(low.dag)

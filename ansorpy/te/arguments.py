@@ -7,7 +7,7 @@ from typing import Final
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import DTYPES
-from ansorpy.te.dims import Dim, plain
+from ansorpy.te.dims import Dim, least, plain
 
 _serial: Final = itertools.count()  # makes tokens differ; a token never reaches a Dag
 
@@ -18,6 +18,8 @@ def shape_of(shape: Sequence[int], name: str) -> tuple[int, ...]:
     for position, extent in enumerate(extents):
         if extent < 1:
             raise SpecError(f"{name}: extent {extent} of dimension {position} is below 1")
+        if least(extent) < 1:
+            raise SpecError(f"{name}: extent {extent} of dimension {position} may be 0")
     return extents
 
 

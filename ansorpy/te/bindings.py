@@ -1,7 +1,8 @@
 """Values of symbols as texts and JSON: a number, or the text of a range that each call decides.
 
 `1..512` is every size of the range, `8..512:8` the multiples of 8, and `1..512@1..8:0.9+512:0.1`
-has weights of sizes. Commands, the client and the service have this one notation.
+has weights of sizes. `past+new` and `past+1` are sums of other symbols and numbers. Commands, the
+client and the service have this one notation.
 """
 
 import re
@@ -9,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ansorpy.errors import SpecError, quoted
-from ansorpy.te.dims import Dim, dim, plain
+from ansorpy.te.dims import Dim, dim, plain, sum_of
 from ansorpy.te.size_weights import sizes_text
 
-FORMS: Final = "1..512, 8..512:8 or 8..512:8@8:0.9+64..512:0.1"  # forms of a range, for messages
+FORMS: Final = "1..512, 8..512:8, 8..512:8@8:0.9+64..512:0.1 or past+new"  # for messages
 MOST_CHARS: Final = 4096  # characters of a range; 64 weights of the largest sizes have 3,000
 CHARACTERS: Final = re.compile(r"[0-9.:@+e-]+", re.ASCII)
 
@@ -50,11 +51,39 @@ def range_of(symbol: str, text: str) -> Dim:
             f"cannot bind {quoted(symbol)} to {quoted(text)} because of its form; expected a"
             f" number, or a range such as {FORMS}"
         ) from None
-    return dim(re.sub(r"\W|^(?=\d)", "_", symbol, flags=re.ASCII), *parts)
+    return dim(identifier(symbol), *parts)
+
+
+def identifier(symbol: str) -> str:
+    """Return the name of the dim of a symbol."""
+    return re.sub(r"\s*\+\s*|\W|^(?=\d)", "_", symbol, flags=re.ASCII)
+
+
+def sum_in(symbol: str, text: str, values: Mapping[str, Any]) -> Dim | int | None:
+    """Return the sum of bound symbols and numbers that a text is; None if it is none.
+
+    Args:
+        values: numbers and dims by symbol; a term may also be the name of such a dim.
+
+    Raises:
+        SpecError: the sum is too large.
+    """
+    known = {one.name: one for one in values.values() if isinstance(one, Dim)} | dict(values)
+    parts = [part.strip() for part in text.split("+")]
+    if len(parts) < 2 or not all(part in known or part.isdecimal() for part in parts):
+        return None
+    terms = [known[part] if part in known else int(part) for part in parts]
+    if not all(isinstance(term, int) for term in terms):
+        return None
+    dims = any(isinstance(term, Dim) for term in terms)
+    return sum_of(identifier(symbol), terms) if dims else sum(terms)
 
 
 def range_text(sizes: Dim) -> str:
-    """Return a range as `range_parts` reads it."""
+    """Return a range as `range_parts` reads it, a sum as `sum_in` reads it."""
+    if sizes.terms:
+        return "+".join(map(str, sizes.terms))
+    sizes = plain(sizes)
     step = f":{sizes.step}" if sizes.step > 1 else ""
     parts = "+".join(f"{sizes_text(a, b)}:{weight!r}" for a, b, weight in sizes.weights)
     return f"{sizes.low}..{sizes.high}{step}{'@' if parts else ''}{parts}"
@@ -64,17 +93,23 @@ def bound(values: Bound) -> dict[str, Any]:
     """Return values of symbols with a dim for each text.
 
     Raises:
-        SpecError: a text is no range.
+        SpecError: a text is no range and no sum of other symbols.
     """
-    return {
-        name: range_of(name, value) if isinstance(value, str) else value
-        for name, value in values.items()
-    }
+    found: dict[str, Any] = {}
+    for name, value in sorted(values.items(), key=lambda one: _is_sum(one[1])):
+        made = sum_in(name, value, found) if _is_sum(value) else None
+        found[name] = range_of(name, value) if made is None and isinstance(value, str) else value
+        found[name] = found[name] if made is None else made
+    return {name: found[name] for name in values}
+
+
+def _is_sum(value: float | str) -> bool:
+    return isinstance(value, str) and "+" in value and ".." not in value
 
 
 def bound_as_json(values: Bound) -> dict[str, float | str]:
     """Return values of symbols with a text for each dim: JSON would have its largest size."""
     return {
-        name: range_text(plain(value)) if isinstance(value, Dim) else value
+        name: range_text(value) if isinstance(value, Dim) else value
         for name, value in values.items()
     }

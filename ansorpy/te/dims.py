@@ -45,14 +45,24 @@ class Dim(int):
     low: int
     step: int
     weights: tuple[Part, ...]  # distribution of the sizes of calls; (): not known
+    terms: tuple[str | int, ...]  # names of dims, and a number, whose sum is the size; (): its own
 
     def __new__(
-        cls, name: str, low: int, high: int, step: int = 1, weights: Iterable[Sequence[Any]] = ()
+        cls,
+        name: str,
+        low: int,
+        high: int,
+        step: int = 1,
+        weights: Iterable[Sequence[Any]] = (),
+        terms: Iterable[str | int] = (),
     ) -> "Dim":
         """Return a dim.
 
         Args:
             weights: parts of a distribution (`te.size_weights`).
+            terms: of a sum, such as the length of a cache behind the new rows. They are facts of a
+                model; a Dag computes with the sum as with any dim, and dims of equal ranges are
+                equal.
 
         Raises:
             SpecError: the name is no identifier, the range is empty or not of natural numbers, its
@@ -60,8 +70,8 @@ class Dim(int):
         """
         if not NAME.fullmatch(name):
             raise SpecError(f"cannot use {quoted(name)} as a dim; expected an ASCII identifier")
-        for number in (low, high, step):
-            if type(number) is not int or not 1 <= number <= LIMITS.extent:
+        for number, least_one in ((low, 0), (high, 1), (step, 1)):
+            if type(number) is not int or not least_one <= number <= LIMITS.extent:
                 by = "" if step == 1 else f" step {quoted(step)}"
                 raise SpecError(
                     f"cannot take the range {quoted(low)}..{quoted(high)}{by} of dim {name};"
@@ -79,7 +89,7 @@ class Dim(int):
                     f" is no multiple; expected multiples of {step}"
                 )
         made = super().__new__(cls, high)
-        made.name, made.low, made.step = name, low, step
+        made.name, made.low, made.step, made.terms = name, low, step, tuple(terms)
         try:
             made.weights = checked(weights, low, high, step)
         except SpecError as error:
@@ -131,8 +141,8 @@ class Dim(int):
 
     __str__ = __repr__
 
-    def __getnewargs__(self) -> Facts:  # type: ignore[override]
-        return self.facts
+    def __getnewargs__(self) -> tuple[Any, ...]:  # type: ignore[override]
+        return *self.facts, self.terms
 
 
 def _refused(name: str) -> Callable[..., Any]:
@@ -170,7 +180,30 @@ def plain(extent: Dim) -> Dim:
 
 def dims_in(extents: Iterable[object]) -> tuple[Dim, ...]:
     """Return the different dims among extents, in order."""
-    return tuple(dict.fromkeys(plain(one) for one in extents if isinstance(one, Dim)))
+    found = (one if type(one) is Dim else plain(one) for one in extents if isinstance(one, Dim))
+    return tuple(dict.fromkeys(found))
+
+
+def sum_of(name: str, terms: Sequence[Dim | int]) -> Dim:
+    """Return the dim whose size is the sum of dims and numbers; its weights are not known.
+
+    Raises:
+        SpecError: the name is no identifier, or the largest size exceeds the limit of an extent.
+    """
+    dims = [one for one in terms if isinstance(one, Dim)]
+    number = sum(one for one in terms if not isinstance(one, Dim))
+    ends = (sum(map(least, dims)) + number, sum(one.high for one in dims) + number)
+    names = [one.name for one in dims]
+    return Dim(name, *ends, terms=(*names, number) if number else names)
+
+
+def with_sums(dims: Iterable[Dim], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return sizes of dims by name, with the sums among the dims whose terms have sizes."""
+    found = dict(sizes)
+    for one in dims:
+        if one.terms and all(isinstance(term, int) or term in found for term in one.terms):
+            found[one.name] = sum(found[t] if isinstance(t, str) else t for t in one.terms)
+    return found
 
 
 def least(extent: int) -> int:
@@ -296,7 +329,8 @@ def timed_sizes(dag: Dag) -> tuple[dict[str, int], ...]:
 def spread(dims: Sequence[Dim]) -> tuple[dict[str, int], ...]:
     """Return up to TIMED sizes of dims, as `timed_sizes` does."""
     names = [one.name for one in dims]
-    return tuple(dict(zip(names, one.sizes, strict=True)) for one in _timed(tuple(dims)))
+    every = (dict(zip(names, one.sizes, strict=True)) for one in _timed(tuple(dims)))
+    return tuple(with_sums(dims, sizes) for sizes in every)
 
 
 def spread_weights(dims: Sequence[Dim]) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from ansorpy import te
+from ansorpy.te.dims import Dim
 from ansorpy.te.tensor import Tensor
 from ansorpy.te.wide import rounds_once
 from ansorpy.topi.common import axis_of, refuse, shown, zero
@@ -22,7 +23,8 @@ def cumsum(
     """Return the sums of the elements up to each element along an axis (ONNX CumSum).
 
     Integers wrap around in their own dtype. Of n elements along the axis, each costs about
-    n^(1/3) additions, at least 16: the sum of the blocks before it, and a part of its block.
+    n^(1/3) additions, at least 16: the sum of the blocks before it, and a part of its block. Along
+    a dim each costs n additions.
 
     Args:
         exclusive: the element itself is not part of its sum.
@@ -37,12 +39,27 @@ def cumsum(
     if data.dtype == "bool":
         refuse(action, "it is bool", "numbers (use topi.cast)")
     length = data.shape[at]
+    if isinstance(length, Dim):
+        return _masked(data, at, exclusive, reverse, name)
     block = _block(length)
     if length <= 2 * block:  # blocks would cost two more tensors
         return _prefix(data, at, length, None, exclusive, reverse, name)
     totals = _totals(data, at, block, reverse)
     before = _prefix(totals, at, totals.shape[at], None, True, False, "before")
     return _prefix(data, at, block, before, exclusive, reverse, name)
+
+
+def _masked(data: Tensor, at: int, exclusive: bool, reverse: bool, name: str) -> Tensor:
+    """Return the sums along a dim: each of all elements, of which those outside count as 0."""
+    k = te.reduce_axis((0, data.shape[at]), "k")
+
+    def body(*i: te.Scalar) -> te.Reduction:
+        less, more = (k, i[at]) if not reverse else (i[at], k)
+        inside = less < more if exclusive else less <= more
+        element = data[(*i[:at], k, *i[at + 1 :])]
+        return te.sum(te.select(inside, element, zero(data.dtype)), axis=k)
+
+    return te.compute(data.shape, body, name)
 
 
 def _block(length: int) -> int:

@@ -23,7 +23,8 @@ WRONG_INPUT: Final = 2
 PLACE: Final = re.compile(r"[^\n]*?:(\d+):(\d+): ")  # place of an error in a text
 CONTEXT_COLUMNS: Final = 70  # columns of the line that are shown on each side of an error
 # Forms of `--bind`, for messages.
-FORMS: Final = "NAME=512, NAME=1..512 or NAME=8..512:8@8:0.9+64..512:0.1"
+FORMS: Final = "NAME=512, NAME=1..512, NAME=8..512:8@8:0.9+64..512:0.1 or NAME=past+new"
+SIZES: Final = re.compile(r"\.\.|[^e+]\+")  # in a range, in a sum; 1e+3 is a number
 NOTHING_SURVIVED: Final = 3
 NO_SERVICE: Final = 4
 
@@ -231,20 +232,21 @@ def _bound(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number_or_range(text: str) -> float | str:
-    return whole(text) if ".." in text else number(text)
+    return whole(text) if SIZES.search(text) else number(text)
 
 
 def whole(text: str) -> int | str:
-    """Return an integer, or the text of a range, such as 1..512.
+    """Return an integer, or the text of a range or of a sum, such as 1..512 and past+new.
 
     Raises:
         ValueError: the text is neither.
     """
     from ansorpy.te.bindings import range_parts
 
-    if ".." not in text:
+    if not SIZES.search(text):
         return int(text)
-    range_parts(text)
+    if ".." in text:
+        range_parts(text)
     return text
 
 

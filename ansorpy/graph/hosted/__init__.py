@@ -10,4 +10,5 @@ from ansorpy.graph.hosted import boxes as boxes
 from ansorpy.graph.hosted import choose as choose
 from ansorpy.graph.hosted import deform as deform
 from ansorpy.graph.hosted import recurrent as recurrent
+from ansorpy.graph.hosted import rows as rows
 from ansorpy.graph.hosted import scatter as scatter
