@@ -56,7 +56,7 @@ class DimEntry(TypedDict):
     timed: list[Count]
     step: Count
     weights: list[Number]
-    terms: NotRequired[list[Annotated[Any, lambda value: type(value) in (str, int)]]]  # of a sum
+    terms: NotRequired[list[Annotated[Any, lambda value: type(value) in (str, int)]]]  # summands
 
 
 class InputEntry(TensorEntry):
@@ -87,11 +87,11 @@ class BoundEntry(TensorEntry):
 
 
 class StateEntry(TypedDict):
-    """Inputs to which a model appends rows: their dim, that of the outputs, and pairs of both."""
+    """Inputs to which a model appends rows: the dims before and after, and pairs with outputs."""
 
     past: str
     total: str
-    pairs: list[list[Count]]
+    pairs: list[Annotated[list[Count], lambda pair: len(pair) == 2]]
 
 
 class StepEntry(TypedDict):

@@ -23,7 +23,8 @@ from ansorpy.bundle.format import BUNDLE, HEADER, HOSTED, LIBRARY, RUNNER, SAMPL
 from ansorpy.bundle.header import model_header
 from ansorpy.bundle.library import model_library
 from ansorpy.bundle.memory import ModelMemory, memory_of
-from ansorpy.bundle.plan import CopyStep, HostedStep, KernelStep, ModelPlan, SelfTest, Step
+from ansorpy.bundle.plan import ModelPlan, SelfTest
+from ansorpy.bundle.steps import CopyStep, HostedStep, KernelStep, Step
 from ansorpy.bundle.tensor_file import TensorFile, raw, tensor_file
 from ansorpy.graph.aliases import ALIGN_BYTES
 from ansorpy.graph.graph import Array, ValueInfo, Weight
@@ -152,9 +153,7 @@ def _step(plan: ModelPlan, step: Step) -> StepEntry:
         case HostedStep():
             return entry(StepEntry, step, attributes=json.loads(step.attributes))
         case CopyStep():
-            rows = [
-                [one.read, *map(_size, (one.start, one.goal, one.count))] for one in step.rows
-            ]
+            rows = [[one.read, *map(_size, (one.start, one.goal, one.count))] for one in step.rows]
             return entry(StepEntry, step, rows=rows)
 
 
@@ -191,10 +190,15 @@ def hosted_text(plan: ModelPlan) -> str:
 
 def runner_text() -> str:
     """Return `model.py`, the same text in every bundle of a version."""
-    runner = "# " + "-" * 30 + " runner\n" + below("ansorpy.bundle", "runner.py", _MARKER).rstrip()
-    return "\n\n\n".join([_RUNNER_DOC, *caller_parts(), runner, _RUNNER_MAIN])
+    parts = (("growing", _GROWING), ("runner", _MARKER))
+    texts = [
+        "# " + "-" * 30 + f" {name}\n" + below("ansorpy.bundle", f"{name}.py", marker).strip()
+        for name, marker in parts
+    ]
+    return "\n\n\n".join([_RUNNER_DOC, *caller_parts(), *texts, _RUNNER_MAIN])
 
 
+_GROWING: Final = "# --- growing: the same in every bundle ---\n"
 _MARKER: Final = "# --- runner: the same in every bundle ---\n"
 _HOSTED_DOC: Final = '''"""The steps of the model that run in NumPy."""
 

@@ -6,7 +6,8 @@ from typing import Final
 from ansorpy.artifact.header import C_TYPES, POOL_TYPE, wrapped
 from ansorpy.bundle.driver import sizes_of
 from ansorpy.bundle.memory import ModelMemory
-from ansorpy.bundle.plan import HostedStep, ModelPlan
+from ansorpy.bundle.plan import ModelPlan
+from ansorpy.bundle.steps import HostedStep
 
 SHORT: Final = ("args", "supported", "prepare", "run", "run_steps", "pool_open", "pool_close")
 SIZES: Final = ("WEIGHTS_BYTES", "PACKED_BYTES", "ARENA_BYTES", "SCRATCH_BYTES", "STEPS")

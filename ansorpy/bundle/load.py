@@ -20,8 +20,10 @@ from ansorpy.artifact.folder import new_folder, remove
 from ansorpy.artifact.harness import Array, DimSpec, TensorSpec, described, fits, stored_dtype
 from ansorpy.artifact.package import open_plain
 from ansorpy.artifact.stored_zip import opened
+from ansorpy.bundle.check_dims import check_dims, check_state
 from ansorpy.bundle.format import BUNDLE, GRAPH, HOSTED, LIBRARY, SAMPLES, WEIGHTS
-from ansorpy.bundle.runner import ModelRunner, dims_of, hosted_functions, marks
+from ansorpy.bundle.runner import ModelRunner, hosted_functions, marks
+from ansorpy.bundle.state import LoadedState
 from ansorpy.errors import PackageError
 
 UNPICKLED: Final = 2  # models that a process keeps: a worker gets one of them with every call
@@ -109,6 +111,18 @@ class LoadedModel:
         With `out`, and arrays that are contiguous, a call copies nothing.
         """
         return self._runner.prepare(*inputs, out=out)
+
+    def state(self) -> LoadedState:
+        """Return memory for inputs that the model gives back with more rows, such as a cache.
+
+        Example:
+            state = model.state()
+            logits = state(ids, mask)  # in place of model(ids, *past, mask)
+
+        Raises:
+            ValueError: the model has no such inputs.
+        """
+        return LoadedState(self._runner.state(), self.name)
 
     def sample(self) -> dict[str, Any]:
         """Return the inputs of the stored self-test by name; random ones if there is none."""
@@ -261,7 +275,7 @@ def _check_places(facts: Mapping[str, Any], runner: ModelRunner) -> None:
     tensors = (*runner.inputs, *runner.outputs)
     if len(runner.tensors) != len(tensors) + bool(runner.dims) + 2:
         raise ValueError("two tensors of its manifest have one name")
-    _check_dims(facts)
+    check_dims(facts)
     areas = [_size_bytes(one.dtype, one.shape) for one in tensors] + [0] * bool(runner.dims)
     areas += [memory[f"{area}_bytes"] for area in ("weights", "packed", "arena", "scratch")]
     for name, one in values.items():
@@ -269,33 +283,12 @@ def _check_places(facts: Mapping[str, Any], runner: ModelRunner) -> None:
         end = one["at"] + _size_bytes(one["dtype"], one["shape"])
         if area >= len(areas) or end > areas[area]:
             raise ValueError(f"the place of {name!r} is not in its memory")
+    if "state" in facts:
+        check_state(facts["state"], runner)
     steps = facts["steps"]
     used = {name for step in steps for key in ("reads", "writes") for name in step[key]}
     if not used <= set(values) or facts["native_steps"] - len(steps) not in (0, 1):
         raise ValueError("its steps are not those of its values")
-
-
-def _check_dims(facts: Mapping[str, Any]) -> None:
-    """Raise ValueError unless tensors and values have the largest sizes of dims that there are."""
-    dims = dims_of(facts)
-    extents = {dim.name: dim.high for dim in dims}
-    for dim in dims:
-        known = dim.low >= 0 and dim.high >= 1 and dim.step >= 1 and dim.timed
-        known = known and extents.keys() >= {one for one in dim.terms if isinstance(one, str)}
-        if not known or not all(map(dim.has, (dim.low, *dim.timed, dim.high))):
-            raise ValueError(f"dim {dim.name!r} has no range")
-        if dim.weights and (len(dim.weights) != len(dim.timed) or min(dim.weights) <= 0):
-            raise ValueError(f"dim {dim.name!r} has not a weight for each timed size")
-    if len({(len(dim.timed), dim.weights) for dim in dims}) > 1 or len(extents) < len(dims):
-        raise ValueError("its dims do not fit together")
-    for one in (*facts["inputs"], *facts["outputs"], *facts["values"].values()):
-        names = one.get("dims", [""] * len(one["shape"]))
-        if len(names) != len(one["shape"]) or any(
-            extents.get(name) != extent
-            for name, extent in zip(names, one["shape"], strict=True)
-            if name
-        ):
-            raise ValueError(f"{one['name']!r} has other dims than the model")
 
 
 def _check_self_test(runner: ModelRunner) -> None:

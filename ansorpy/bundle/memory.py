@@ -10,7 +10,8 @@ from typing import Final
 
 from ansorpy.bundle.arena import ArenaPlan, arena_of, in_place
 from ansorpy.bundle.layout import rows_of
-from ansorpy.bundle.plan import KernelStep, ModelPlan
+from ansorpy.bundle.plan import ModelPlan
+from ansorpy.bundle.steps import KernelStep
 from ansorpy.bundle.tensor_file import TensorFile, tensor_file
 from ansorpy.graph.graph import Weight
 

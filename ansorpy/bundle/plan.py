@@ -13,6 +13,7 @@ from math import prod
 from typing import Final
 
 from ansorpy.bundle.layout import is_within, renaming
+from ansorpy.bundle.steps import CopyStep, HostedStep, KernelStep, Step
 from ansorpy.codegen.exported_types import Library
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph.graph import Array, Output, ValueInfo, View, Weight, dims_of_call
@@ -64,76 +65,16 @@ class ModelKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelStep:
-    """A call of a kernel: values in the order of its arguments, as dense row-major arrays.
-
-    Dtypes and layouts are as the arguments say; shapes may differ. The kernel's dims may have other
-    names: values tell the dims of the model (`ModelPlan.sizes_of`). `nodes` names the nodes of the
-    model that the step computes, for reports.
-    """
-
-    kernel: str
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class HostedStep:
-    """A call of a NumPy function: `function(arrays, **attributes) -> sequence of arrays`.
-
-    `attributes` is the text of a JSON object. Results have the shapes and dtypes of `writes`.
-    """
-
-    function: str
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    attributes: str = "{}"
-    nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows that a step copies: of a value that it reads, from `start` on, to `goal` on.
-
-    `start`, `goal` and `count` are numbers, or dims whose sizes a call decides.
-    """
-
-    read: int
-    start: int
-    goal: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class CopyStep:
-    """Rows of values along an axis, copied into the only value of `writes`.
-
-    All these values have the same other axes. Rows that lie in their place already, because the
-    caller gave a value its memory, are not copied.
-    """
-
-    axis: int
-    rows: tuple[Rows, ...]
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class State:
+class GrowingInputs:
     """Inputs that a model gives back with more rows: a cache.
 
-    `past` is the dim of their rows, `total` that of the outputs. `pairs` has numbers of inputs and
-    of the outputs that may lie in the same memory.
+    `past` is the dim of their rows, `total` the dim of the rows of outputs. `pairs` has numbers of
+    inputs, and of the outputs that may lie in the same memory.
     """
 
     past: str
     total: str
     pairs: tuple[tuple[int, int], ...]
-
-
-Step = KernelStep | HostedStep | CopyStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +166,7 @@ class ModelPlan:
         return dims_of_call(self.inputs, self.values)
 
     @cached_property
-    def state(self) -> State | None:
+    def state(self) -> GrowingInputs | None:
         """The inputs to which the model appends rows, if nothing else reads them; else None."""
         readers = [self.roots[name] for step in self.steps for name in step.reads]
         outputs = {self.roots[one.value]: k for k, one in enumerate(self.outputs)}
@@ -240,8 +181,10 @@ class ModelPlan:
                 assert isinstance(total, Dim)
                 key = step.rows[0].count, total
                 pairs.setdefault(key, []).append((self.inputs.index(past), outputs[made]))
-        (key, found) = max(pairs.items(), key=lambda one: len(one[1]), default=(None, []))
-        return None if key is None else State(key[0].name, key[1].name, tuple(found))
+        if not pairs:
+            return None
+        (past_rows, all_rows), found = max(pairs.items(), key=lambda one: len(one[1]))
+        return GrowingInputs(past_rows.name, all_rows.name, tuple(found))
 
     def sizes_of(self, step: KernelStep) -> tuple[int, ...]:
         """Return the numbers of the dims whose sizes a step passes, in the order of its kernel."""

@@ -33,6 +33,7 @@ from ansorpy.artifact.harness import (
     widened,
 )
 from ansorpy.artifact.library_calls import Pool, function_of
+from ansorpy.bundle.growing import ModelState
 
 # --- runner: the same in every bundle ---
 
@@ -126,6 +127,14 @@ class ModelRunner(Runner):
                 each()
 
         return call
+
+    def state(self) -> ModelState:
+        """Return memory for inputs to which the model appends rows, such as a cache.
+
+        Raises:
+            ValueError: the model appends to no input that it gives back.
+        """
+        return ModelState(self, self.facts)
 
     def profile(self, runs: int = 100) -> list[float]:
         """Return the least time of every step in seconds, in runs of the whole model.

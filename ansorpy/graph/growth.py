@@ -1,4 +1,4 @@
-"""Rows that grow: what a model appends to a cache, and what it reads from an offset on.
+"""Rows that grow: appended to a cache, or read from an offset on.
 
     AppendRows   Concat of two values along an axis of dims: its extent is the sum of theirs
     WindowRows   a Slice that begins at a dim, or a constant whose rows follow from the offset, such
@@ -205,9 +205,7 @@ class Growth:
 def _begins(every: Sequence[Weight]) -> bool:
     """Return True if each constant is the first elements of the first one."""
     whole = every[0].array
-    return all(
-        np.array_equal(whole[tuple(map(slice, one.shape))], one.array) for one in every[1:]
-    )
+    return all(np.array_equal(whole[tuple(map(slice, one.shape))], one.array) for one in every[1:])
 
 
 def _other(total: Dim, rows: Dim | int | None, dims: Sequence[Dim]) -> Dim | None:

@@ -17,8 +17,8 @@ import numpy as np
 
 from ansorpy.errors import GraphError, SpecError
 from ansorpy.graph.facts import NodeFactsOf
-from ansorpy.graph.growth import Growth
 from ansorpy.graph.graph import Extent, Graph, Node, Symbol, ValueInfo, Weight
+from ansorpy.graph.growth import Growth
 from ansorpy.graph.lower import NodeTensors
 from ansorpy.graph.operator import no_dim, operator_of
 from ansorpy.graph.passes.dead import dead

@@ -194,8 +194,8 @@ class NumpyFunction:
     """A NumPy function in place of a kernel; `fixed` are arguments beside the attributes.
 
     `function` is called with the given inputs and the attributes by keyword. If it moves elements
-    without a look at their values, bfloat16 is given as bit patterns, otherwise as float32. `copied`:
-    the driver of a bundle copies the rows itself (`graph/hosted/rows.py`).
+    without a look at their values, bfloat16 is given as bit patterns, otherwise as float32. The
+    driver of a bundle itself copies the rows that are `copied` (`graph/hosted/rows.py`).
     """
 
     function: Callable[..., Sequence[Array]]

@@ -85,6 +85,7 @@ def graph_of_model(
     dims = dims_in((*bind.values(), *(n for shape in shapes.values() for n in shape)))
     dims = tuple(one for one in dims if one.low < one.high)
     _check_dims(model, bind, dims)
+
     def graph_at(at: Mapping[str, int]) -> Graph:
         return source.graph(
             GraphBuilder(name, hosted, sized_bytes=SIZED_BYTES if dims else FOLD_BYTES),

@@ -5,15 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ansorpy.bundle.arena import ArenaPlan, arena_of
-from ansorpy.bundle.plan import (
-    HostedFunction,
-    HostedStep,
-    KernelStep,
-    ModelKernel,
-    ModelPlan,
-    SelfTest,
-    Step,
-)
+from ansorpy.bundle.plan import HostedFunction, ModelKernel, ModelPlan, SelfTest
+from ansorpy.bundle.steps import HostedStep, KernelStep, Step
 from ansorpy.codegen.exported_types import Library
 from ansorpy.errors import GraphError
 from ansorpy.graph.graph import Node, ValueInfo

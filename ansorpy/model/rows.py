@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ansorpy.bundle.plan import CopyStep, Rows
+from ansorpy.bundle.steps import CopyStep, Rows
 from ansorpy.graph.graph import Graph, Node
 
 APPEND: Final = "AppendRows"

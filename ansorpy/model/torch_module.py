@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ansorpy.artifact.torch_op import check, to_array, to_tensor
 from ansorpy.bundle.load import load_model
+from ansorpy.bundle.state import LoadedState
 from ansorpy.errors import GraphError
 from ansorpy.graph import Graph
 from ansorpy.graph.graph import Array
@@ -80,6 +81,16 @@ class CompiledModule:
         )
         leaves = [next(results) if is_tensor(leaf) else leaf.value for leaf in self._results]
         return torch.utils._pytree.tree_unflatten(leaves, self._out_spec)
+
+    def state(self) -> LoadedState:
+        """Return memory for tensors that the module gives back with more rows, such as a cache.
+
+        Calls of it take the other tensors, in order or by the names of `inputs`.
+
+        Raises:
+            ValueError: the module has no such tensors.
+        """
+        return self._model.state()
 
     def save(self, path: PathLike[str] | str) -> Path:
         """Copy the bundle, and return the path of the copy; `ansorpy.load` opens it.

@@ -19,7 +19,9 @@ def shape_of(shape: Sequence[int], name: str) -> tuple[int, ...]:
         if extent < 1:
             raise SpecError(f"{name}: extent {extent} of dimension {position} is below 1")
         if least(extent) < 1:
-            raise SpecError(f"{name}: extent {extent} of dimension {position} may be 0")
+            raise SpecError(
+                f"{name}: extent {extent} of dimension {position} may be 0; expected sizes from 1"
+            )
     return extents
 
 

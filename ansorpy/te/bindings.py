@@ -1,8 +1,8 @@
 """Values of symbols as texts and JSON: a number, or the text of a range that each call decides.
 
 `1..512` is every size of the range, `8..512:8` the multiples of 8, and `1..512@1..8:0.9+512:0.1`
-has weights of sizes. `past+new` and `past+1` are sums of other symbols and numbers. Commands, the
-client and the service have this one notation.
+has weights of sizes. `past+new` and `past+1` are sums of other symbols and numbers, and `past` is
+the same number as another symbol. Commands, the client and the service have this one notation.
 """
 
 import re
@@ -60,7 +60,7 @@ def identifier(symbol: str) -> str:
 
 
 def sum_in(symbol: str, text: str, values: Mapping[str, Any]) -> Dim | int | None:
-    """Return the sum of bound symbols and numbers that a text is; None if it is none.
+    """Return the bound symbol, or the sum of such symbols and numbers, that a text is, else None.
 
     Args:
         values: numbers and dims by symbol; a term may also be the name of such a dim.
@@ -70,12 +70,15 @@ def sum_in(symbol: str, text: str, values: Mapping[str, Any]) -> Dim | int | Non
     """
     known = {one.name: one for one in values.values() if isinstance(one, Dim)} | dict(values)
     parts = [part.strip() for part in text.split("+")]
-    if len(parts) < 2 or not all(part in known or part.isdecimal() for part in parts):
+    known.pop(symbol, None)
+    if not all(part in known or (part.isdecimal() and len(parts) > 1) for part in parts):
         return None
     terms = [known[part] if part in known else int(part) for part in parts]
     if not all(isinstance(term, int) for term in terms):
         return None
     dims = any(isinstance(term, Dim) for term in terms)
+    if len(terms) == 1:
+        return terms[0]
     return sum_of(identifier(symbol), terms) if dims else sum(terms)
 
 
@@ -96,15 +99,14 @@ def bound(values: Bound) -> dict[str, Any]:
         SpecError: a text is no range and no sum of other symbols.
     """
     found: dict[str, Any] = {}
-    for name, value in sorted(values.items(), key=lambda one: _is_sum(one[1])):
-        made = sum_in(name, value, found) if _is_sum(value) else None
-        found[name] = range_of(name, value) if made is None and isinstance(value, str) else value
-        found[name] = found[name] if made is None else made
+    texts = {name: value for name, value in values.items() if isinstance(value, str)}
+    found |= {name: value for name, value in values.items() if name not in texts}
+    found |= {name: range_of(name, text) for name, text in texts.items() if ".." in text}
+    for name, text in texts.items():
+        if ".." not in text:
+            made = sum_in(name, text, found)
+            found[name] = range_of(name, text) if made is None else made
     return {name: found[name] for name in values}
-
-
-def _is_sum(value: float | str) -> bool:
-    return isinstance(value, str) and "+" in value and ".." not in value
 
 
 def bound_as_json(values: Bound) -> dict[str, float | str]:

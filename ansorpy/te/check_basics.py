@@ -5,7 +5,7 @@ from math import prod
 
 from ansorpy.errors import SpecError, quoted
 from ansorpy.expr.dtypes import DTYPES
-from ansorpy.te.dims import Dim, extents_at, has_dims, too_large
+from ansorpy.te.dims import Dim, extents_at, has_dims, least, too_large
 from ansorpy.te.limits import NAME, DagLimits
 
 Tensors = Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]  # shape and dtypes by node name
@@ -44,6 +44,8 @@ def check_extent(extent: object, where: str, limits: DagLimits) -> None:
     number = extent if isinstance(extent, int) and type(extent) in (int, Dim) else 0
     if not 1 <= number <= limits.extent:
         raise SpecError(f"{where} is {quoted(extent)}, not an integer 1 to {limits.extent}")
+    if least(number) < 1:
+        raise SpecError(f"{where} is {number}, which may be 0; expected sizes from 1")
 
 
 def check_dtypes(dtypes: tuple[str, ...], where: str) -> None:

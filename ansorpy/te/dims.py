@@ -141,7 +141,7 @@ class Dim(int):
 
     __str__ = __repr__
 
-    def __getnewargs__(self) -> tuple[Any, ...]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[Any, ...]:
         return *self.facts, self.terms
 
 

@@ -25,7 +25,8 @@ import numpy as np
 
 from ansorpy.bundle.container import write_bundle
 from ansorpy.bundle.load import load_model
-from ansorpy.bundle.plan import KernelStep, ModelKernel, ModelPlan
+from ansorpy.bundle.plan import ModelKernel, ModelPlan
+from ansorpy.bundle.steps import KernelStep
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.shared_library import build
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Var

@@ -26,7 +26,8 @@ Bind = Annotated[
     typer.Option(
         help="K=512 binds a symbol, or a scalar input of a model. K=1..512 leaves a symbol to each"
         " call, both ends included; K=8..512:8 to multiples of 8, and"
-        " K=1..512@1..8:0.9+512:0.1 says how often calls have which sizes."
+        " K=1..512@1..8:0.9+512:0.1 says how often calls have which sizes. K=past+new is the sum"
+        " of other symbols of a model."
     ),
 ]
 Allow = Annotated[

@@ -24,7 +24,6 @@ PLACE: Final = re.compile(r"[^\n]*?:(\d+):(\d+): ")  # place of an error in a te
 CONTEXT_COLUMNS: Final = 70  # columns of the line that are shown on each side of an error
 # Forms of `--bind`, for messages.
 FORMS: Final = "NAME=512, NAME=1..512, NAME=8..512:8@8:0.9+64..512:0.1 or NAME=past+new"
-SIZES: Final = re.compile(r"\.\.|[^e+]\+")  # in a range, in a sum; 1e+3 is a number
 NOTHING_SURVIVED: Final = 3
 NO_SERVICE: Final = 4
 
@@ -232,21 +231,24 @@ def _bound(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number_or_range(text: str) -> float | str:
-    return whole(text) if SIZES.search(text) else number(text)
+    try:
+        return number(text)
+    except ValueError:
+        return whole(text)
 
 
 def whole(text: str) -> int | str:
-    """Return an integer, or the text of a range or of a sum, such as 1..512 and past+new.
+    """Return an integer, or the text of a range or of symbols, such as 1..512 and past+new.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the text is none of these.
     """
     from ansorpy.te.bindings import range_parts
 
-    if not SIZES.search(text):
-        return int(text)
     if ".." in text:
         range_parts(text)
+    elif not text[:1].isalpha() and text[:1] != "_":
+        return int(text)
     return text
 
 

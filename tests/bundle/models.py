@@ -9,15 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorpy import te
-from ansorpy.bundle.plan import (
-    HostedFunction,
-    HostedStep,
-    KernelStep,
-    ModelKernel,
-    ModelPlan,
-    SelfTest,
-    Step,
-)
+from ansorpy.bundle.plan import HostedFunction, ModelKernel, ModelPlan, SelfTest
+from ansorpy.bundle.steps import HostedStep, KernelStep, Step
 from ansorpy.codegen.shared_library import build
 from ansorpy.graph import Output, ValueInfo, View, Weight
 from ansorpy.measure.host import local_target

@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.bundle.plan import HostedStep, KernelStep, ModelKernel, ModelPlan, SelfTest
+from ansorpy.bundle.plan import ModelKernel, ModelPlan, SelfTest
+from ansorpy.bundle.steps import HostedStep, KernelStep
 from ansorpy.frontends.tc.text import parse
 from ansorpy.graph import Output, ValueInfo, View, Weight
 from ansorpy.measure.host import local_target

@@ -26,7 +26,8 @@ from ansorpy.artifact.stored_zip import opened, write_zip
 from ansorpy.bundle.container import write_bundle
 from ansorpy.bundle.format import BUNDLE, LIBRARY, MANIFEST, SAMPLES, WEIGHTS
 from ansorpy.bundle.load import LoadedModel, _unpickled, load_model
-from ansorpy.bundle.plan import HostedFunction, HostedStep
+from ansorpy.bundle.plan import HostedFunction
+from ansorpy.bundle.steps import HostedStep
 from ansorpy.errors import PackageError
 from ansorpy.graph import Output, ValueInfo, Weight
 from ansorpy.graph.hosted.choose import top_k

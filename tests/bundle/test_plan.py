@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansorpy.bundle.plan import HostedFunction, HostedStep, KernelStep, ModelPlan
+from ansorpy.bundle.plan import HostedFunction, ModelPlan
+from ansorpy.bundle.steps import HostedStep, KernelStep
 from ansorpy.graph import Output, ValueInfo, View
 from ansorpy.te.dims import Dim
 from tests.bundle.models import model

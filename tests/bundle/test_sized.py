@@ -19,7 +19,7 @@ from ansorpy.artifact.harness import Bound, aligned_copy
 from ansorpy.bundle.container import write_bundle
 from ansorpy.bundle.layout import rows_of
 from ansorpy.bundle.load import LoadedModel, load_model
-from ansorpy.bundle.plan import KernelStep
+from ansorpy.bundle.steps import KernelStep
 from ansorpy.codegen.runtime.thread_pool import ThreadPool
 from ansorpy.errors import PackageError
 from ansorpy.te.dims import Dim

@@ -151,7 +151,7 @@ def test_first_digits_of_several_jobs_are_refused_with_the_candidates(stage: Sta
         (("submit", "-"), "422 Unprocessable"),
         (
             ("submit", "-", "--bind", "N"),
-            "expected NAME=512, NAME=1..512 or NAME=8..512:8@8:0.9+64..512:0.1",
+            "expected NAME=512, NAME=1..512, NAME=8..512:8@8:0.9+64..512:0.1 or NAME=past+new",
         ),
         (("status", "0" * 32), "404 Not Found: cannot find this job"),
         (("watch", "x"), "job 'x' because an id has hex digits only; expected the 32 of an id, or"),

@@ -25,6 +25,7 @@ from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.ranges import TaskSizes
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.tuner_process import children
+from ansorpy.te.bindings import FORMS
 from tests.server.onnx_models import small
 from tests.server.process import Live, process, until
 from tests.server.service import Service, service
@@ -76,9 +77,9 @@ def test_a_range_of_a_model_is_stored_as_text_and_read_as_a_dim(running: Service
     [
         ("9..3", "3..9"),
         ("8..63:8", "multiples of 8"),
-        ("0..4", "integers from 1 to 2147483647"),
+        ("-1..4", "integers from 1 to 2147483647"),
         ("1..8@9:1", "sizes from 1 to 8"),
-        ("12", "a number, or a range such as 1..512, 8..512:8 or 8..512:8@8:0.9+64..512:0.1"),
+        ("12", f"a number, or a range such as {FORMS}"),
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/simplify"])
@@ -92,6 +93,12 @@ def test_a_wrong_range_is_refused_with_the_expected_one(
     assert reply.json()["detail"] == (
         f"cannot take bind.? because its value does not fit; expected {expected}"
     )
+
+
+def test_a_tensor_that_may_be_empty_is_refused(running: Service) -> None:
+    reply = running.client.post("/v1/jobs", json={"text": TEXT, "bind": {"N": "0..4"}})
+    assert reply.status_code == 422
+    assert "may be 0; expected sizes from 1" in reply.text
 
 
 def test_the_limit_of_tensors_counts_the_largest_sizes(running: Service) -> None:

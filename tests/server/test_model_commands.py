@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ansorpy.bundle.container import write_bundle
-from ansorpy.bundle.plan import KernelStep
+from ansorpy.bundle.steps import KernelStep
 from ansorpy.server.cli import app
 from tests.bundle.models import Model, model, with_self_test
 

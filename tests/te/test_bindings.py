@@ -52,3 +52,34 @@ def test_another_form_is_refused(text: str) -> None:
 def test_a_symbol_becomes_the_name_of_a_dim() -> None:
     assert range_of("batch.size", "1..8").name == "batch_size"
     assert range_of("2n", "1..8").name == "_2n"
+
+
+def test_a_sum_of_symbols_is_read_as_it_was_written() -> None:
+    asked = {
+        "total": "past-len + new",
+        "past-len": "0..6",
+        "new": "1..4",
+        "more": "new+1",
+        "all": "2+3",
+    }
+    made = bound(asked)
+    assert [made["total"].low, made["total"].high, made["total"].terms] == [
+        1,
+        10,
+        ("past_len", "new"),
+    ]
+    assert (made["more"].high, made["more"].terms, made["all"]) == (5, ("new", 1), 5)
+    assert bound(bound_as_json(made)) == made
+    assert bound(bound_as_json(made))["total"].terms == ("past_len", "new")
+
+
+def test_a_symbol_may_be_the_same_as_another() -> None:
+    made = bound({"a": "1..4", "b": "a", "c": 3, "d": "c"})
+    assert made["b"] is made["a"]
+    assert made["d"] == 3
+
+
+@pytest.mark.parametrize("text", ["a+", "+", "a+q", "q", "a+a b", "b", "a-1", "a+1.5"])
+def test_a_sum_of_unknown_symbols_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match=r"cannot bind 'b' to .* because of its form"):
+        bound({"a": "1..4", "b": text})

@@ -13,7 +13,7 @@ from ansorpy.graph.operator import Facts, Operands, hosted
 
 
 def append_rows(reads: Sequence[Array], axis: int) -> tuple[Array]:
-    """Return the elements of one array behind those of another along an axis."""
+    """Return two arrays joined along an axis."""
     return (np.concatenate(reads, axis),)
 
 
