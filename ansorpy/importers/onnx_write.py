@@ -134,15 +134,36 @@ class _Writer:
     def _size(self, dim: Dim) -> str:
         """Return the name of the size of a dim, a vector of one element."""
         if dim.name not in self._sizes:
-            name, axis = next(
+            places = (
                 (name, axis)
                 for name in self.graph.inputs
                 for axis, one in enumerate(self.graph.values[name].shape)
                 if one == dim
             )
+            name, axis = next(places, ("", 0))
             made = self._sizes[dim.name] = self._fresh(dim.name)
-            self._emit("Shape", (self.names[name],), made, start=axis, end=axis + 1)
+            if name:
+                self.extent(name, axis, made)
+            else:  # no input has the sum
+                self._sum(dim, made)
         return self._sizes[dim.name]
+
+    def _sum(self, dim: Dim, output: str) -> None:
+        """Add the sum of the sizes of dims, and of a number."""
+        known = {one.name: one for one in self.graph.dims}
+        made, *parts = (
+            self._size(known[term]) if isinstance(term, str) else self._integers([term], output)
+            for term in known[dim.name].terms
+        )
+        for number, part in enumerate(parts):
+            total = output if number == len(parts) - 1 else self._fresh(output)
+            self._emit("Add", (made, part), total)
+            made = total
+
+    def extent(self, name: str, axis: int, output: str) -> str:
+        """Add the extent of a value as a vector of one element, and return its name."""
+        self._emit("Shape", (self.names[name],), output, start=axis, end=axis + 1)
+        return output
 
     def _integers(self, values: Sequence[int], like: str) -> str:
         made = self._fresh(like)
@@ -256,9 +277,28 @@ def _swish(on: _Writer, node: Node, inputs: Sequence[str], outputs: Sequence[str
     on.emit("Mul", (x, gate), (y,), {}, node.name)
 
 
+def _append(on: _Writer, node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Write rows behind others as a Concat."""
+    on._emit("Concat", inputs, outputs[0], axis=node.attrs["axis"])
+
+
+def _window(on: _Writer, node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Write rows from an extent on as a Slice."""
+    attrs: dict[str, Any] = dict(node.attrs)
+    begin = on.extent(node.inputs[1], attrs["start_axis"], on._fresh(outputs[0]))
+    if "rows_axis" in attrs:
+        rows = on.extent(node.inputs[2], attrs["rows_axis"], on._fresh(outputs[0]))
+    else:
+        rows = on._integers([attrs["rows"]], outputs[0])
+    end = on._fresh(outputs[0])
+    on._emit("Add", (begin, rows), end)
+    axes = on._integers([attrs["axis"]], outputs[0])
+    on._emit("Slice", (inputs[0], begin, end, axes), outputs[0])
+
+
 _EXPANDED: Final[
     Mapping[str, Callable[[_Writer, Node, Sequence[str], Sequence[str]], None]]
-] = {"Swish": _swish}  # fmt: skip
+] = {"Swish": _swish, "AppendRows": _append, "WindowRows": _window}  # fmt: skip
 
 
 def _attribute(name: str, value: Attribute, schema: Any) -> onnx.AttributeProto:
@@ -275,5 +315,11 @@ def _attribute(name: str, value: Attribute, schema: Any) -> onnx.AttributeProto:
 
 
 def _info(name: str, value: ValueInfo) -> onnx.ValueInfoProto:
-    shape = [one.name if isinstance(one, Symbol | Dim) else one for one in value.shape]
+    shape = [_symbol(one) if isinstance(one, Symbol | Dim) else one for one in value.shape]
     return onnx.helper.make_tensor_value_info(name, CODES[value.dtype], shape)
+
+
+def _symbol(extent: Symbol | Dim) -> str:
+    """Return the name of an extent: a sum is named as the importer reads it."""
+    terms = extent.terms if isinstance(extent, Dim) else ()
+    return " + ".join(map(str, terms)) or extent.name

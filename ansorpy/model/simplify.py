@@ -21,6 +21,7 @@ from ansorpy.graph.sizes import at_sizes
 from ansorpy.graph.wire.document import Document
 from ansorpy.importers.model_file import read_model
 from ansorpy.model.home import home_model
+from ansorpy.te.dims import own_sizes
 from ansorpy.te.tensor_data import checked_array
 
 # Share of the largest element of an output by which two evaluations may differ: some ten times
@@ -154,7 +155,7 @@ def compared(
 
     if graph.dims:
         each = [
-            compared(source, at_sizes(graph, some), target, bind, some)
+            compared(source, at_sizes(graph, some), target, bind, own_sizes(graph.dims, some))
             for some in sampled(graph.dims)
         ]
         return max(each, key=lambda one: (not one.equal, one.error))

@@ -145,6 +145,11 @@ class Dim(int):
         return *self.facts, self.terms
 
 
+def own_sizes(dims: Iterable[Dim], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return sizes of dims by name, without the sums."""
+    return {one.name: sizes[one.name] for one in dims if not one.terms}
+
+
 def _refused(name: str) -> Callable[..., Any]:
     def method(self: Dim, *_: object) -> Any:
         raise DimError(

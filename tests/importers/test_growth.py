@@ -1,6 +1,7 @@
 """Models with a cache: past and new rows, at each size, compute the results of ONNX Runtime."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from ansorpy.graph.graph import Graph
 from ansorpy.graph.interp import run
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import simplify
+from ansorpy.graph.wire.write import sent
 from ansorpy.importers.onnx_file import graph_of_model
+from ansorpy.model.simplify import simplify_file
 from ansorpy.te.dims import Dim
 from tests.importers.test_dims import Array, Writer, agree, divided, floats, linear
 
@@ -154,3 +157,22 @@ def test_a_call_with_another_sum_is_refused() -> None:
     with pytest.raises(GraphError, match=r"past_new is 4; expected past \+ new = 5"):
         run(graph, given)
     assert partition(graph).graph.dims == graph.dims
+
+
+def test_a_simplified_decoder_is_one_again(tmp_path: Path) -> None:
+    source, target = tmp_path / "m.onnx", tmp_path / "simple.onnx"
+    onnx.save(decoder(), source)
+    bind = {"batch": te.dim("batch", 1, 3), "past": te.dim("past", 1, 6), "new": NEW}
+    assert simplify_file(source, target, bind).comparison.error < 1e-5
+    model = onnx.load(target)
+    assert [one.dim_param for one in model.graph.input[-1].type.tensor_type.shape.dim] == [
+        "batch", "past + new",
+    ]  # fmt: skip
+    parted = divided(model, {**bind, "past": PAST})
+    for past, new in SIZES:
+        agree(model, parted, inputs_of(past, new))
+
+
+def test_a_sum_is_not_sent_without_weights() -> None:
+    with pytest.raises(GraphError, match=r"decides past_new = past \+ new; expected the file"):
+        sent(graph_of_model(decoder(), {"batch": 2, "past": PAST, "new": NEW}))

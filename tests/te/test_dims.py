@@ -362,3 +362,16 @@ def test_moves_keep_a_dim_whole(move: Move, expected: Callable[[Array], Array]) 
 def test_a_move_that_needs_the_number_of_a_dim_is_refused(move: Move, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         move(te.placeholder((N, 6, M), "X"))
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_sums_along_a_dim(exclusive: bool, reverse: bool) -> None:
+    data = te.placeholder((2, te.dim("L", 1, 6), 3), "x", "int64")
+    dag = te.dag(topi.cumsum(data, 1, exclusive=exclusive, reverse=reverse))
+    for size in (1, 2, 6):
+        x = np.random.default_rng(size).integers(-9, 9, (2, size, 3))
+        flipped = np.flip(x, 1) if reverse else x
+        wanted = np.cumsum(flipped, 1) - (flipped if exclusive else 0)
+        (found,) = te.evaluate(dag, {"x": x})
+        np.testing.assert_array_equal(found, np.flip(wanted, 1) if reverse else wanted)

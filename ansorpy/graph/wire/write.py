@@ -40,6 +40,12 @@ def sent(graph: Graph) -> Sent:
         GraphError: an extent is symbolic, an operator refuses its operands, or the values of a
             weight are needed and not at hand.
     """
+    for one in graph.dims:
+        if one.terms:
+            raise GraphError(
+                f"cannot write {graph.name!r} without its weights because each call decides"
+                f" {one.name} = {' + '.join(map(str, one.terms))}; expected the file of the model"
+            )
     graph = _with_numbered_dims(graph)
     decisive = decisive_weights(graph)
     read = [name for node in graph.nodes for name in node.inputs if name in graph.weights]
