@@ -65,6 +65,7 @@ def page() -> str:
     rows = [
         f"| {name} | {how(one)} | {', '.join(sorted(one.attrs))} |"
         for name, one in sorted(OPERATORS.items())
+        if one.hosted is None or not one.hosted.copied
     ]
     refused = "".join(f"| {' | '.join(row)} |\n" for row in REFUSED)
     return HEAD + "\n".join(rows) + f"\n\nThese are refused:\n\n{refused}"

@@ -11,6 +11,7 @@ from onnx import TensorProto
 
 from ansorpy import te
 from ansorpy.errors import GraphError
+from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.interp import run
 from ansorpy.graph.partition import partition
@@ -148,6 +149,14 @@ def test_sizes_that_are_no_window_are_refused() -> None:
     )
     squares = at("Mul", at("ReduceSum", steps, at.ints(0), keepdims=1), rows)
     assert "its constant" in refused(at.model(squares), past=te.dim("past", 1, 6), new=NEW)
+
+
+@pytest.mark.parametrize("op", ["AppendRows", "WindowRows"])
+def test_rows_are_no_operator_of_a_model(op: str) -> None:
+    builder = GraphBuilder("m", hosted=True)
+    x = builder.input("x", (2, 3), "float32")
+    with pytest.raises(GraphError, match="because it is none of a model"):
+        builder.add(op, [x, x], ["y"], {"axis": 0})
 
 
 def test_a_call_with_another_sum_is_refused() -> None:

@@ -17,13 +17,6 @@ def append_rows(reads: Sequence[Array], axis: int) -> tuple[Array]:
     return (np.concatenate(reads, axis),)
 
 
-@hosted("AppendRows", append_rows, "axis", moves=True, copied=True)
-def _append_rows(on: Operands) -> Sequence[Facts]:
-    axis, (first, second) = on.attribute("axis"), (list(on.shape(0)), on.shape(1))
-    first[axis] = int(first[axis]) + int(second[axis])
-    return [(tuple(first), on.dtype(0))]
-
-
 def window_rows(
     reads: Sequence[Array], axis: int, start_axis: int, rows_axis: int = -1, rows: int = 0
 ) -> tuple[Array]:
@@ -33,11 +26,12 @@ def window_rows(
     return (np.take(reads[0], np.arange(start, start + count), axis),)
 
 
-@hosted(
+def _refused(on: Operands) -> Sequence[Facts]:
+    """Refuse the operator in a model: only the merge of graphs makes such nodes."""
+    on.refuse("it is none of a model", "an operator of the list in docs/operators.md")
+
+
+hosted("AppendRows", append_rows, "axis", moves=True, copied=True)(_refused)
+hosted(
     "WindowRows", window_rows, "axis", "start_axis", "rows_axis", "rows", moves=True, copied=True
-)
-def _window_rows(on: Operands) -> Sequence[Facts]:
-    rows_axis, shape = on.attribute("rows_axis", -1), list(on.shape(0))
-    rows = on.attribute("rows") if rows_axis < 0 else on.shape(2)[rows_axis]
-    shape[on.attribute("axis")] = rows
-    return [(tuple(shape), on.dtype(0))]
+)(_refused)
