@@ -17,8 +17,10 @@ from ansorpy.result import rows_of
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.te.dims import in_range, ranges_of
-from ansorpy.tuner.tasks.ranges import in_turn, with_small_packs
+from ansorpy.tuner.tasks.identity import Identity
+from ansorpy.tuner.tasks.ranges import JoinedSpace, in_turn, with_small_packs
 from ansorpy.tuner.tasks.search_space import SearchSpace
+from ansorpy.tuner.tasks.task import Task
 
 ROWS = (
     "def mm(float(M in 1..40, 24) A, const float(24, 16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -73,6 +75,42 @@ def test_ranges_of_a_dim_with_a_step_are_right_at_its_multiples(tmp_path: Path) 
             np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-4)
     with pytest.raises(ValueError, match=r"expected \(M in 4\.\.40 step 4, 24\)"):
         kernels[1](np.zeros((6, 24), np.float32), b)
+
+
+@pytest.mark.parametrize(
+    ("weights", "trials"),
+    [("1: 0.999 + 40: 0.001", (24, 8)), ("1: 0.001 + 40: 0.999", (8, 24))],
+)
+def test_a_range_that_takes_most_of_the_time_gets_the_trials_behind_the_first_ones(
+    weights: str, trials: tuple[int, int], tmp_path: Path
+) -> None:
+    text = ROWS.replace("M in 1..40", f"M in 1..40 @ {weights}")
+    _, events = tuned(tmp_path, ansorpy.MemoryStore(), text, trials=32)
+    last = {e.task: e.trials for e in events if isinstance(e, RoundDone)}
+    assert (last["mm_M_1_1"], last["mm_M_2_40"]) == trials
+
+
+def test_weights_of_parts_make_the_expected_time_of_a_call() -> None:
+    calls = with_parts(ROWS.replace("M in 1..40", "M in 1..40 @ 1: 6 + 2..11: 10 + 40: 4"))
+    expected = {"mm_M_1_1": 0.3, "mm_M_2_8": 0.35, "mm_M_9_40": 0.35}
+    assert calls.expects_calls
+    assert calls.weights_of_parts() == pytest.approx(expected)
+
+
+def test_weights_of_parts_are_equal_operations_if_no_calls_are_expected() -> None:
+    task = with_parts(ROWS)
+    assert not task.expects_calls
+    weights = task.weights_of_parts()
+    operations = [weights[part.name] * part.identity.flop for part in task.parts]
+    assert operations == pytest.approx([task.identity.flop] * 3)
+
+
+def with_parts(text: str) -> Task:
+    (dag,), target = parse(text), local_target(1)
+    ranges = ranges_of(dag, 4)
+    parts = tuple(Task.of(in_range(dag, sizes), target, "cpu") for sizes in ranges)
+    joined = JoinedSpace.of("cpu", ranges, tuple(part.space for part in parts))
+    return Task(Identity(dag, target, "cpu"), SearchSpace(dag, target, joined), parts=parts)
 
 
 def test_the_kernel_is_right_for_every_size(made: Made) -> None:

@@ -88,14 +88,11 @@ class Setup:
 
     @property
     def searched_networks(self) -> Networks:
-        """The weight of each task and of each part in each network.
-
-        The weights of parts make equal shares of the operations of their task.
-        """
+        """The weight of each task and of each part in each network (ADR-0207)."""
         shares = {
-            part.name: (task.name, task.identity.flop / max(1, part.identity.flop))
+            part: (task.name, share)
             for task in self.tasks
-            for part in task.parts
+            for part, share in task.weights_of_parts().items()
         }
         return {
             name: {**row, **{part: row[of] * share for part, (of, share) in shares.items()}}
@@ -277,7 +274,8 @@ class Context:
         rest_s = sum(whole[name] * best_s for name, best_s in answered.items())
         gain = request.stop_if_gain_below
         criteria = StopCriteria(weights, request.target_latency_s, gain, rest_s)
-        alike = len(self.tasks) == 1 and bool(self.tasks[0].parts)  # each range is as important
+        first = self.tasks[0]  # each of its ranges is as important, unless calls tell otherwise
+        alike = len(self.tasks) == 1 and bool(first.parts) and not first.expects_calls
         settings = Settings(
             request.trials,
             strategy="round-robin" if alike or request.strategy == "round-robin" else "gradient",

@@ -40,6 +40,12 @@ class JoinedSpace:
         ends = ",".join(str(sizes.high) for sizes in ranges)
         return JoinedSpace(f"{rules} to {ranges[0].name} = {ends}", ranges, parts)
 
+    @property
+    def calls(self) -> tuple[float, ...]:
+        """The share of all calls that have a size of each range; () without a distribution."""
+        weights = [sum(weight for *_, weight in sizes.weights) for sizes in self.ranges]
+        return tuple(weight / sum(weights) for weight in weights) if any(weights) else ()
+
     def open(self, space: SearchSpace) -> None:
         """Add nothing: plans are joined once candidates are chosen."""
 

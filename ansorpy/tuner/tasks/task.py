@@ -79,6 +79,22 @@ class Task:
         """The time of the best so far in seconds, None if no trial survived."""
         return self.history.best_s
 
+    @property
+    def expects_calls(self) -> bool:
+        """True if the task has parts, and a distribution tells the share of calls of each."""
+        return isinstance(self.space.own, JoinedSpace) and bool(self.space.own.calls)
+
+    def weights_of_parts(self) -> dict[str, float]:
+        """Return the weight of the time of each part in the time of the task, by name.
+
+        The weighted sum is the expected time of a call; without a distribution of the sizes of
+        calls, the weights make equal shares of the operations of the task.
+        """
+        if isinstance(self.space.own, JoinedSpace) and self.space.own.calls:
+            names = [part.name for part in self.parts]
+            return dict(zip(names, self.space.own.calls, strict=True))
+        return {p.name: self.identity.flop / max(1, p.identity.flop) for p in self.parts}
+
     def times_of_ranges(self) -> Iterator[tuple[str, float | None]]:
         """Yield the ranges of sizes of the parts with the best times of their trials in seconds."""
         if isinstance(self.space.own, JoinedSpace):
