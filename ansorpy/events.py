@@ -327,6 +327,19 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeResult:
+    """A call of a delivered kernel at single sizes of its dims, in seconds.
+
+    `numpy_s` is NumPy's time of the same call; None if NumPy did not race.
+    """
+
+    sizes: Mapping[str, int]  # by dim
+    kernel_for: str  # the range whose kernel the call runs, as in `ranges`: "M in 2..8"
+    best_s: float
+    numpy_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """The result of one task.
 
@@ -368,6 +381,7 @@ class TaskResult:
     weights: tuple[float, ...] = ()  # weights of these times; (): all are equal
     # Best trials of the kernels for ranges of sizes, in seconds, as {"M in 2..8": 1e-6}.
     ranges: Mapping[str, float] = field(default_factory=dict)
+    by_size: tuple[SizeResult, ...] = ()  # after a race, if the kernel has dims
     library: Library | None = field(default=None, compare=False, repr=False)
     # Plan as text and row of the delivered candidate; None for the untuned kernel.
     candidate: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)

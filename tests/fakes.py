@@ -12,6 +12,7 @@ from ansorpy.measure.pool import MeasurePool, Memory
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.own_kernel import OwnKernel
+from ansorpy.measure.timing.paired_benchmark import SizedTimes
 from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
@@ -102,6 +103,12 @@ class FakePool:
             ShortlistTime(one.cost_s, code) if isinstance(one, Measured) else None
             for one, code in found
         ]
+
+    def time_sizes(
+        self, kernel: Program | Kernel, sizes: Sequence[tuple[int, ...]], numpy: bool
+    ) -> SizedTimes | Failed:
+        count = 2 if numpy else 1
+        return tuple(tuple(1e-6 * max(of) * (1 + k) for k in range(count)) for of in sizes)
 
     def attainable_flop_per_s(self) -> float:
         return self.peak_flop_per_s

@@ -19,6 +19,7 @@ from ansorpy.records import (
     Race,
     Record,
     RecordStore,
+    SizeTimes,
     decode,
     encode,
     import_jsonl,
@@ -212,6 +213,13 @@ def test_decode_undoes_encode(times: list[float], row: list[int], text: str) -> 
         assert decode(encode(record)).id == record.id
 
 
+def test_times_at_sizes_are_kept_and_records_without_them_keep_their_ids() -> None:
+    timed = (SizeTimes((1, 64), (1e-6,)), SizeTimes((8, 64), (2e-6, 3e-6)))
+    record = replace(trial(1.0), race=replace(RACE, by_size=timed))
+    assert decode(encode(record)) == record
+    assert "by_size" not in encode(replace(trial(1.0), race=RACE))
+
+
 def altered(place: str, text: str, record: Record | None = None) -> str:
     """Return the line of a record with one field, named by its way, in other JSON text."""
     found = json.loads(encode(record or replace(trial(1.0), race=RACE)))
@@ -283,6 +291,9 @@ HOSTILE = [
     (altered("race.magnitude", "[1]"), "magnitude is .* expected an integer"),
     (altered("race.trials", "1e9"), "trials is .* expected an integer"),
     (altered("race.trials", "-1"), "trials is -1, expected an integer"),
+    (altered("race.by_size", '[{"sizes": [0], "times_s": [1]}]'), "sizes is .* an integer from 1"),
+    (altered("race.by_size", '[{"sizes": [1], "times_s": []}]'), "times_s is .* list of 1 to 2"),
+    (altered("race.by_size", '[{"sizes": [1]}]'), "field 'times_s' is missing"),
 ]  # fmt: skip
 
 

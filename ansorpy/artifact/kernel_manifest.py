@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import median_high
 from typing import Any
 
@@ -81,6 +82,7 @@ def raced(dag: Dag, race: Race, threads: int, source_sha256: str) -> Fields:
         **_rivals("own", race.own, race.best_s),
         "verdict": verdict_of_race(race, threads).as_object(),
         **_rivals("peers", race.peers, race.best_s),
+        **({"by_size": [asdict(one) for one in race.by_size]} if race.by_size else {}),
         "trials": race.trials,
     }
 

@@ -19,13 +19,14 @@ from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool, Memory
 from ansorpy.measure.protocols import BuildRequest, Slot
 from ansorpy.measure.roofline import attainable_flop_per_s
-from ansorpy.measure.timing import delivered_call, final_race, libraries, shortlist
+from ansorpy.measure.timing import delivered_call, final_race, libraries, shortlist, size_times
 from ansorpy.measure.timing.batch import BatchMeasurer
 from ansorpy.measure.timing.final_race import CheckedLibraries
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.local_slot import LocalSlot
 from ansorpy.measure.timing.own_kernel import OwnKernel
+from ansorpy.measure.timing.paired_benchmark import SizedTimes
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound
@@ -222,6 +223,13 @@ class LocalPool:
         self._get_ready()
         with self.processes.intact():
             return shortlist.rerank(self.batches, self.slot, candidates, budget_s, beside)
+
+    def time_sizes(
+        self, kernel: Program | Kernel, sizes: Sequence[tuple[int, ...]], numpy: bool
+    ) -> SizedTimes | Failed:
+        """Return the seconds of a call at single sizes; as `RacePool.time_sizes`."""
+        with self.processes.intact():
+            return size_times.time_sizes(self.batches, self.slot, self.dag, kernel, sizes, numpy)
 
     def attainable_flop_per_s(self) -> float:
         """Return the operations per second that no kernel of the task exceeds; 0.0 if unknown.

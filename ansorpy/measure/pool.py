@@ -17,6 +17,7 @@ from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.own_kernel import OwnKernel
+from ansorpy.measure.timing.paired_benchmark import SizedTimes
 from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
@@ -120,6 +121,17 @@ class RacePool(MeasurePool, Protocol):
 
         Returns:
             Time and machine code of each candidate; None if it cannot be built or timed.
+        """
+
+    def time_sizes(
+        self, kernel: Program | Kernel, sizes: Sequence[tuple[int, ...]], numpy: bool
+    ) -> SizedTimes | Failed:
+        """Return the seconds of a call at single sizes of the dims, in their order.
+
+        The kernel has raced; it is neither checked nor compared again.
+
+        Args:
+            numpy: NumPy's evaluation has raced, too: it takes turns, and is the second of each.
         """
 
     def begin_call(

@@ -13,7 +13,9 @@ from ansorpy.frontends.json.strict import parse_json
 from ansorpy.measure.outcome import Estimated, FailureKind, Measured, Outcome
 from ansorpy.measure.outcome import Failed as Failure
 from ansorpy.records import fields
-from ansorpy.records.record import FORMAT, MAX_DAG, Race, RacedOwn, Record
+from ansorpy.records.record import FORMAT, MAX_DAG, Race, RacedOwn, Record, SizeTimes
+from ansorpy.te.dims import MOST_DIMS
+from ansorpy.te.limits import LIMITS
 
 MAX_LINE_BYTES: Final = 2**20  # about 100 times the size of a trial of a large Dag
 MAX_TEXT: Final = 2**16  # characters of a message
@@ -21,6 +23,7 @@ MAX_PLAN: Final = 2**18  # characters of a plan
 MAX_VERSIONS: Final = 32  # packages whose version a record names
 MAX_OWN: Final = 64  # kernels of the user's own in a race
 MAX_PARTS: Final = 16  # parts of an estimate
+MAX_SIZES: Final = 64  # sizes at which a delivered kernel was timed
 
 # Seconds, both ends included: shorter or longer times are no measurement.
 SHORTEST_S: Final = 1e-12
@@ -152,6 +155,10 @@ def _own(value: object) -> RacedOwn:
     return RacedOwn(**_fields(value, RACED_OWN, OPTIONAL))
 
 
+def _size(value: object) -> SizeTimes:
+    return SizeTimes(**_fields(value, SIZE_TIMES))
+
+
 _SECONDS: Final = fields.number(0.0, LONGEST_S)
 _TIME: Final = fields.number(SHORTEST_S, LONGEST_S)
 _BOUND: Final = fields.number(0.0, MAX_FLOAT)
@@ -163,6 +170,7 @@ OPTIONAL: Final = frozenset(
         "build_s", "check_s", "run_s", "load_s", "aborted", "slowdown", "excerpt", "seconds",
         "native_sha256", "native_s", "native_note", "reformulated", "errors", "flop",
         "peak_flop_per_s", "numpy_note", "own", "peers", "note",
+        "by_size",
     }
 )  # fmt: skip
 
@@ -193,6 +201,10 @@ RACED_OWN: Final[Table] = {
     "times_s": fields.list_of(_TIME),
     "note": _MESSAGE,
 }
+SIZE_TIMES: Final[Table] = {
+    "sizes": fields.list_of(fields.integer(1, LIMITS.extent), 1, MOST_DIMS),
+    "times_s": fields.list_of(_TIME, 1, 2),
+}
 RACE: Final[Table] = {
     "winner": fields.word("tuned", "baseline", "own"),
     "delivered": fields.word("tuned", "naive"),
@@ -216,6 +228,7 @@ RACE: Final[Table] = {
     "own": fields.list_of(_own, most=MAX_OWN),
     "peers": fields.list_of(_own, most=MAX_OWN),
     "slowdown": fields.number(1 / MAX_SLOWDOWN, MAX_SLOWDOWN),
+    "by_size": fields.list_of(_size, most=MAX_SIZES),
 }
 PART: Final[Table] = {"name": fields.name, "package": fields.name}
 RECORD: Final[Table] = {

@@ -103,6 +103,14 @@ class RacedOwn:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeTimes:
+    """Seconds of a call at sizes of the dims, in their order: of the kernel, then of NumPy."""
+
+    sizes: tuple[int, ...]
+    times_s: tuple[float, ...]  # the kernel's alone if NumPy did not race
+
+
+@dataclass(frozen=True, slots=True)
 class Race:
     """The interleaved final of a task: the tuned kernel against the untuned one and NumPy.
 
@@ -132,6 +140,7 @@ class Race:
     own: tuple[RacedOwn, ...] = ()  # kernels of the user's own
     peers: tuple[RacedOwn, ...] = ()  # installed libraries, by name and version
     slowdown: float = 1.0  # median of the times of finalists over their costs in trials
+    by_size: tuple[SizeTimes, ...] = ()  # times of the delivered kernel, if it has dims
 
     @property
     def best_s(self) -> float:
@@ -254,7 +263,7 @@ def carried(dag: Dag) -> Carried:
     return {"dag": text if len(text) <= MAX_DAG else "", "structure": structure_key(dag)}
 
 
-def _fields(value: Measured | Estimated | Failed | Race | RacedOwn) -> dict[str, Any]:
+def _fields(value: Measured | Estimated | Failed | Race | RacedOwn | SizeTimes) -> dict[str, Any]:
     pairs = {name: getattr(value, name) for name in value.__dataclass_fields__}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs.items()}
 
@@ -274,9 +283,9 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _race_to_json(race: Race) -> dict[str, Any]:
-    guests = {name: [_fields(one) for one in getattr(race, name)] for name in ("own", "peers")}
-    fields = _fields(race) | guests
-    for name in ("flop", "peak_flop_per_s", "numpy_note", *guests):
+    lists = ("own", "peers", "by_size")
+    fields = _fields(race) | {n: [_fields(one) for one in getattr(race, n)] for n in lists}
+    for name in ("flop", "peak_flop_per_s", "numpy_note", *lists):
         if not fields[name]:
             del fields[name]  # older records have none, and keep their ids
     if race.slowdown == 1.0:

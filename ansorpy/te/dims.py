@@ -134,10 +134,15 @@ class Dim(int):
         """Name, least and largest size, step and weights."""
         return self.name, self.low, self.high, self.step, self.weights
 
-    def __repr__(self) -> str:
+    @property
+    def range_text(self) -> str:
+        """The range without weights: `N in 8..512 step 8`."""
         step = f" step {self.step}" if self.step > 1 else ""
+        return f"{self.name} in {self.low}..{self.high}{step}"
+
+    def __repr__(self) -> str:
         weights = f" @ {parts_text(self.weights)}" if self.weights else ""
-        return f"{self.name} in {self.low}..{self.high}{step}{weights}"
+        return f"{self.range_text}{weights}"
 
     __str__ = __repr__
 

@@ -13,6 +13,7 @@ from ansorpy.measure.pool import Memory, RacePool
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.own_kernel import OwnKernel
+from ansorpy.measure.timing.paired_benchmark import SizedTimes
 from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
@@ -91,6 +92,12 @@ class RemotePool:
     def export(self, *exports: Export, first_only: bool = False) -> Exported | Failed:
         done: Exported | Failed = self._call("export", *exports, first_only=first_only)
         return done
+
+    def time_sizes(
+        self, kernel: Program | Kernel, sizes: Sequence[tuple[int, ...]], numpy: bool
+    ) -> SizedTimes | Failed:
+        times: SizedTimes | Failed = self._call("time_sizes", kernel, list(sizes), numpy)
+        return times
 
     def attainable_flop_per_s(self) -> float:
         peak: float = self._call("attainable_flop_per_s")

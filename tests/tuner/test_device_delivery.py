@@ -188,6 +188,9 @@ class TimedPool(EmulatedPool):
     def export(self, *exports: object, first_only: bool = False) -> Failed:
         return Failed("build", "a kernel for a GPU is no library")
 
+    def time_sizes(self, kernel: object, sizes: Sequence[tuple[int, ...]], numpy: bool) -> Failed:
+        return Failed("build", "a kernel for a GPU has no dims")
+
     def attainable_flop_per_s(self) -> float:
         return 0.0
 

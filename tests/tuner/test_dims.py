@@ -31,7 +31,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[TaskResult, LoadedK
     result = ansorpy.tune(ROWS, trials=8, cores=1, store=store, out=out, progress=False).task
     again = ansorpy.tune(ROWS, trials=8, cores=1, store=store, out=out, progress=False).task
     assert again.from_store
-    assert again.best_s == result.best_s
+    assert (again.best_s, again.by_size) == (result.best_s, result.by_size)
     assert result.kernel is not None
     return result, ansorpy.load(result.kernel)
 
@@ -82,6 +82,18 @@ def test_the_manifest_tells_dims_and_timed_sizes(tuned: tuple[TaskResult, Loaded
     assert kernel.manifest["inputs"][0]["dims"] == ["M", ""]
     assert "dims" not in kernel.manifest["inputs"][1]
     assert repr(kernel).startswith("<kernel mm(A: float32[M, 40], B: float32[40, 24]), ")
+
+
+def test_the_delivered_kernel_is_timed_at_single_sizes(
+    tuned: tuple[TaskResult, LoadedKernel],
+) -> None:
+    result, kernel = tuned
+    assert [one.sizes for one in result.by_size] == [{"M": n} for n in (2, 16, 31, 45, 60)]
+    assert {one.kernel_for for one in result.by_size} == {"M in 2..60"}
+    assert all(one.best_s > 0 and one.numpy_s for one in result.by_size)
+    assert kernel.manifest["by_size"] == [
+        {"sizes": [one.sizes["M"]], "times_s": [one.best_s, one.numpy_s]} for one in result.by_size
+    ]
 
 
 def test_weights_of_sizes_are_another_request_that_starts_from_the_records(

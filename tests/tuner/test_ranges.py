@@ -17,10 +17,9 @@ from ansorpy.result import rows_of
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.te.dims import in_range, ranges_of
-from ansorpy.tuner.tasks.identity import Identity
-from ansorpy.tuner.tasks.ranges import JoinedSpace, in_turn, with_small_packs
+from ansorpy.tuner.tasks.ranges import in_turn, with_small_packs
 from ansorpy.tuner.tasks.search_space import SearchSpace
-from ansorpy.tuner.tasks.task import Task
+from tests.tuner.ranged_task import with_parts
 
 ROWS = (
     "def mm(float(M in 1..40, 24) A, const float(24, 16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -103,14 +102,6 @@ def test_weights_of_parts_are_equal_operations_if_no_calls_are_expected() -> Non
     weights = task.weights_of_parts()
     operations = [weights[part.name] * part.identity.flop for part in task.parts]
     assert operations == pytest.approx([task.identity.flop] * 3)
-
-
-def with_parts(text: str) -> Task:
-    (dag,), target = parse(text), local_target(1)
-    ranges = ranges_of(dag, 4)
-    parts = tuple(Task.of(in_range(dag, sizes), target, "cpu") for sizes in ranges)
-    joined = JoinedSpace.of("cpu", ranges, tuple(part.space for part in parts))
-    return Task(Identity(dag, target, "cpu"), SearchSpace(dag, target, joined), parts=parts)
 
 
 def test_the_kernel_is_right_for_every_size(made: Made) -> None:

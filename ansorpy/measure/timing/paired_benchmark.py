@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from ansorpy.measure.backend import MachineCode, backend
 from ansorpy.measure.timing.cold_weights import affordable, copies, in_turns
 from ansorpy.measure.timing.each_size import EachSize
@@ -18,7 +20,9 @@ from ansorpy.measure.verify.cases import Case, timed_cases
 from ansorpy.measure.verify.inputs import Inputs
 from ansorpy.measure.workers.worker_main import watch
 from ansorpy.te.dag import Dag
-from ansorpy.te.dims import at_sizes, dims_of
+from ansorpy.te.dims import at_sizes, dims_of, ends_of
+
+SizedTimes = tuple[tuple[float, ...], ...]  # by size and contestant, in seconds
 
 NUMPY: Final = "numpy"
 NUMPY_PHASE: Final = "the NumPy baseline"
@@ -42,10 +46,38 @@ class BenchmarkJob:
     own: tuple[tuple[str, PlacedKernel], ...] = ()
 
 
+@dataclass(frozen=True)
+class EachSizeJob:
+    """A benchmark to repeat at single sizes of the dims of a Dag, in their order."""
+
+    at: BenchmarkJob
+    dag: Dag
+    sizes: tuple[tuple[int, ...], ...]
+
+
 def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
     """Return seconds per call by name, one sample per visit."""
+    return _in_turns(job, workplace(job.folder))
+
+
+def benchmark_each_size(job: EachSizeJob) -> SizedTimes:
+    """Return the fastest sample at each size, in seconds per call: the kernel's, then NumPy's."""
+    place, largest = workplace(job.at.folder), ends_of(job.dag)[1]
+    whole = next(case for case in place.cases if case.sizes == tuple(largest.values()))
+    names = [name for name, _ in job.at.kernels] + [NUMPY] * (job.at.numpy is not None)
+    found = []
+    for sizes in job.sizes:
+        dag = at_sizes(job.dag, dict(zip(largest, sizes, strict=True)))
+        shapes = {node.name: tuple(map(slice, node.shape)) for node in dag.placeholders}
+        inputs = {name: np.ascontiguousarray(whole.inputs[name][at]) for name, at in shapes.items()}
+        case = Case(f"{sizes}", inputs, (), constant=whole.constant, sizes=sizes)
+        times_s = _in_turns(job.at, Workplace((case,), place.constants))
+        found.append(tuple(min(times_s[name]) for name in names))
+    return tuple(found)
+
+
+def _in_turns(job: BenchmarkJob, place: Workplace) -> dict[str, tuple[float, ...]]:
     watch("race")
-    place = workplace(job.folder)
     calls: dict[str, Callable[[], object]] = {}
     kernels: list[BoundKernel] = []  # the memory behind the addresses in the calls
     if job.numpy is not None:

@@ -30,6 +30,7 @@ from ansorpy.tuner.race.export import export_of
 from ansorpy.tuner.race.form import RaceResult
 from ansorpy.tuner.race.race_record import record_of
 from ansorpy.tuner.race.ranking import NAIVE
+from ansorpy.tuner.race.size_times import timed_by_size
 from ansorpy.tuner.requests.own_kernels import OwnByTask
 from ansorpy.tuner.tasks.history import History
 from ansorpy.tuner.tasks.task import Task
@@ -147,6 +148,7 @@ class CpuForm:
         else:
             native, times_s = done.library, done.outcome.times_s
             race = replace(race, native_sha256=done.library.object_sha256, native_s=times_s)
+        race = replace(race, by_size=() if late else timed_by_size(task, pool, entry.kernel, race))
         source = sha256(entry.kernel.source.encode()).hexdigest()
         return RaceResult(record_of(task, entry, race, source, now_s, compile_s), entry, native)
 

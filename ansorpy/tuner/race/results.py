@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from ansorpy.artifact.rate import rate_of
-from ansorpy.events import TaskResult
+from ansorpy.events import SizeResult, TaskResult
 from ansorpy.measure.outcome import Failed
-from ansorpy.records import Record
+from ansorpy.records import Record, SizeTimes
 from ansorpy.te.dims import dims_of, spread_weights, timed_by_dim
 from ansorpy.tuner.race.ranking import Winner
 from ansorpy.tuner.tasks.task import Task
@@ -38,7 +38,14 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         candidate=(record.plan, record.row) if outcome.delivered == "tuned" else None,
         compile_s=record.compile_s,
         verdict=verdict_of_race(outcome, task.target.cores),
+        by_size=tuple(_size_result(task, one) for one in outcome.by_size),
     )
+
+
+def _size_result(task: Task, timed: SizeTimes) -> SizeResult:
+    sizes = {one.name: size for one, size in zip(dims_of(task.dag), timed.sizes, strict=True)}
+    served = [one.range_text for one in task.ranges if one.has(sizes[one.name])]
+    return SizeResult(sizes, ", ".join(served), timed.times_s[0], (*timed.times_s, None)[1])
 
 
 def empty_result(task: Task, failures: Sequence[Failed] = ()) -> TaskResult:

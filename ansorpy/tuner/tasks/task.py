@@ -14,6 +14,7 @@ from ansorpy.search.strategy import Evolution, SearchStrategy
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import Dim, dims_of
 from ansorpy.tuner.tasks.history import History, cost_of
 from ansorpy.tuner.tasks.identity import Identity
 from ansorpy.tuner.tasks.ranges import JoinedSpace
@@ -95,11 +96,17 @@ class Task:
             return dict(zip(names, self.space.own.calls, strict=True))
         return {p.name: self.identity.flop / max(1, p.identity.flop) for p in self.parts}
 
+    @property
+    def ranges(self) -> tuple[Dim, ...]:
+        """The ranges of sizes that have kernels of their own; of one kernel, its dims."""
+        own = self.space.own
+        return own.ranges if isinstance(own, JoinedSpace) else dims_of(self.dag)
+
     def times_of_ranges(self) -> Iterator[tuple[str, float | None]]:
         """Yield the ranges of sizes of the parts with the best times of their trials in seconds."""
-        if isinstance(self.space.own, JoinedSpace):
-            for sizes, part in zip(self.space.own.ranges, self.parts, strict=True):
-                yield str(sizes), part.history.trial_s
+        if self.parts:
+            for sizes, part in zip(self.ranges, self.parts, strict=True):
+                yield sizes.range_text, part.history.trial_s
 
     @property
     def has_answer(self) -> bool:
