@@ -16,6 +16,7 @@ from ansorpy.events import Contrast, NetworkResult, Stopped, TaskResult
 from ansorpy.measure.outcome import Estimated
 from ansorpy.records import RecordStore
 from ansorpy.records.rows import Trials, dataframe, trial_rows
+from ansorpy.size_table import size_table
 from ansorpy.units import duration
 
 MAX_REASONS = 3  # reasons shown for a task without a kernel
@@ -143,6 +144,8 @@ def summary(results: Sequence[TaskResult], profile: bool = False) -> str:
         lines.append(f"{result.name}: {told.pop('verdict')}")
         if profile and result.estimate is not None:
             told["estimate"] = _estimate(result.estimate)
+        if table := size_table(result):
+            told["ranges"] = f"\n{'':12}".join(table)
         lines += [f"  {name:9} {text}" for name, text in told.items() if text != "-"]
     return "\n".join(lines)
 

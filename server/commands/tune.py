@@ -151,6 +151,8 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
                 "winner": result.winner,
                 "compile_s": result.compile_s,
                 "verdict": None if result.verdict is None else result.verdict.as_object(),
+                **({"ranges": dict(result.ranges)} if result.ranges else {}),
+                **({"by_size": list(map(asdict, result.by_size))} if result.by_size else {}),
                 "own": [asdict(one) for one in result.own],
                 "trials": result.trials,
                 "seconds": result.seconds,
