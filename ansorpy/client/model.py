@@ -52,6 +52,7 @@ class TaskState:
     estimated: bool = False  # trials are estimates for a GPU: no time, no race
     flop: int | None = None
     flop_per_s: float | None = None
+    by_size: Sequence[Mapping[str, Any]] = ()  # times at single sizes of dims, after a race
     effective: bool = False  # the rate counts other operations than those executed
     copies: int = 1  # copies of the kernel that run at once, if the objective is throughput
     items_per_s: float | None = None  # calls per second of all copies together

@@ -162,6 +162,15 @@ class RangeReply(Wire):
     failures: dict[str, int] = Field(default_factory=dict, description="Failed trials by kind.")
 
 
+class SizeReply(Wire):
+    """A call of the delivered kernel at single sizes of its dims."""
+
+    sizes: dict[str, int] = Field(description="By dim.")
+    kernel_for: str = Field(description="Range whose kernel the call runs, as in `N in 2..8`.")
+    best_s: float
+    numpy_s: float | None = Field(description="NumPy's time; null if it did not race.")
+
+
 class TaskReply(Wire):
     """Progress and result of one task; times in seconds."""
 
@@ -226,6 +235,11 @@ class TaskReply(Wire):
     )
     effective: bool = Field(
         default=False, description="Whether `flop` differs from the number of executed operations."
+    )
+    by_size: list[SizeReply] = Field(
+        default_factory=list,
+        description="After the final race of a kernel with dims: its times at sizes that represent"
+        " each range. `best_s` is their mean, by weight.",
     )
     copies: int = Field(
         default=1,

@@ -38,7 +38,7 @@ SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters
 RESULT_FIELDS: Final = (
     "baseline_s", "naive_s", "numpy_s", "numpy_note", "same_as", "winner", "verified", "flop",
-    "flop_per_s", "effective", "estimated", "compile_s", "verdict",
+    "flop_per_s", "effective", "estimated", "compile_s", "verdict", "by_size",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ansorpy.server.web import filters
+from ansorpy.server.web.size_curve import size_curve
 
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
@@ -24,6 +25,7 @@ def environment() -> Environment:
     )
     for name in ("latency", "span", "moment", "ratio", "gflops", "python"):
         environment.filters[name] = getattr(filters, name)
+    environment.filters["size_curve"] = size_curve
     return environment
 
 

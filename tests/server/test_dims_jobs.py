@@ -24,11 +24,12 @@ from ansorpy.server.cli import app
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.ranges import TaskSizes
 from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.web.filters import NOTHING
 from ansorpy.server.worker.tuner_process import children
 from ansorpy.te.bindings import FORMS
 from tests.server.onnx_models import small
 from tests.server.process import Live, process, until
-from tests.server.service import Service, service
+from tests.server.service import RESULT, Service, service
 
 TEXT = "def mm(float(N,16) A, float(16,8) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 DIM = te.dim("N", 1, 12)
@@ -152,6 +153,29 @@ def test_the_ranges_of_the_search_are_shown_and_not_those_of_first_answers() -> 
     assert found["trials"] == 20
     whole = {**first, "mm": {"trials": 3}}
     assert sizes.searched("mm", whole) == {}, "its trials are those of the whole task"
+
+
+def test_a_reply_and_a_page_tell_the_time_at_each_size(running: Service) -> None:
+    job_id = running.submit(TEXT, bind={"N": "1..12"})
+    timed = [
+        {"sizes": {"N": 1}, "kernel_for": "N in 1..1", "best_s": 1e-6, "numpy_s": 3e-6},
+        {"sizes": {"N": 2}, "kernel_for": "N in 2..12", "best_s": 2e-6, "numpy_s": 3e-6},
+        {"sizes": {"N": 12}, "kernel_for": "N in 2..12", "best_s": 7e-6, "numpy_s": None},
+    ]
+    before = running.client.get(f"/jobs/{job_id}").text
+    assert '<div id="sizes" data-part>' in before, "its script puts the sizes there"
+    assert "Time by size" not in before
+    with running.held(running.claim()) as (tx, row, now_s):
+        lease.finish(tx, row, [{**RESULT, "by_size": timed}], "trials", now_s)
+    assert running.client.get(f"/v1/jobs/{job_id}").json()["tasks"][0]["by_size"] == timed
+    page = running.client.get(f"/jobs/{job_id}").text
+    for text in (
+        "Time by size: mm",
+        "<title>kernel for N in 2..12, N = 12: 7.00 µs</title>",
+        "<title>NumPy, N = 2: 3.00 µs</title>",
+        f'<td class="number">7.00 µs</td><td class="number">{NOTHING}</td>',
+    ):
+        assert text in page
 
 
 # --- with the worker
