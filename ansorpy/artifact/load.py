@@ -87,18 +87,14 @@ class LoadedKernel:
         """Return the kernel as an operator of PyTorch, usable in `torch.compile(fullgraph=True)`.
 
         The operator takes and returns strided CPU tensors of the shapes and dtypes of the
-        manifest. Contiguous ones are not copied. torch knows it by a name that follows from the
-        digest of the package; equal packages give one operator. It has no gradient: `backward`
-        raises RuntimeError. Calls raise TypeError and ValueError, as calls of the kernel do.
+        manifest, of each size of its dims; torch may trace it with symbolic sizes. Contiguous ones
+        are not copied. torch knows it by a name that follows from the digest of the package; equal
+        packages give one operator. It has no gradient: `backward` raises RuntimeError. Calls raise
+        TypeError and ValueError, as calls of the kernel do.
 
         Raises:
-            PackageError: torch is not installed, or the kernel has dims.
+            PackageError: torch is not installed.
         """
-        if self.manifest.get("dims"):
-            raise PackageError(
-                f"cannot make {self.manifest['name']} an operator of PyTorch because each call"
-                " decides its sizes; expected a kernel of fixed sizes"
-            )
         from ansorpy.artifact.torch_op import torch_op
 
         return torch_op(self, f"ansorpy::{self._file.removesuffix('.py')}_{self.digest}")

@@ -41,7 +41,7 @@ def torch_op(kernel: "LoadedKernel", name: str) -> Callable[..., Any]:
 
 def _registered(torch: Any, kernel: "LoadedKernel", name: str) -> Callable[..., Any]:
     """Register run, fake and refusal of gradients; parameters are x0, x1 ... by position."""
-    inputs, outputs = kernel.manifest["inputs"], kernel.manifest["outputs"]
+    inputs, outputs = (_with_dims(kernel.manifest, part) for part in ("inputs", "outputs"))
     label = f"kernel {kernel.manifest['name']!r}"
 
     def run(*tensors: Any) -> Any:
@@ -56,10 +56,14 @@ def _registered(torch: Any, kernel: "LoadedKernel", name: str) -> Callable[..., 
 
     def fake(*tensors: Any) -> Any:
         check(torch, label, inputs, tensors)
+        sizes = _sizes(inputs, tensors)
         made = tuple(
-            torch.empty(told["shape"], dtype=getattr(torch, told["dtype"]), device="cpu")
+            torch.empty(
+                [sizes.get(extent, extent) for extent in told["shape"]],
+                dtype=getattr(torch, told["dtype"]), device="cpu",
+            )
             for told in outputs
-        )
+        )  # fmt: skip
         return made if len(made) > 1 else made[0]
 
     def backward(context: Any, *gradients: Any) -> Any:
@@ -76,6 +80,31 @@ def _registered(torch: Any, kernel: "LoadedKernel", name: str) -> Callable[..., 
     made.register_fake(fake)
     made.register_autograd(backward)
     return made  # type: ignore[no-any-return]
+
+
+def _with_dims(manifest: Mapping[str, Any], part: str) -> list[dict[str, Any]]:
+    """Return the inputs or outputs of a manifest; an extent that a call decides is a dim."""
+    facts = ("name", "low", "high", "step")
+    dims = {one["name"]: Dim(*(one[fact] for fact in facts)) for one in manifest.get("dims", ())}
+    return [
+        {
+            **told,
+            "shape": [
+                dims.get(name, extent)
+                for extent, name in zip(
+                    told["shape"], told.get("dims", [""] * len(told["shape"])), strict=True
+                )
+            ],
+        }
+        for told in manifest[part]
+    ]
+
+
+def _sizes(inputs: Sequence[Mapping[str, Any]], tensors: Sequence[Any]) -> dict[int, Any]:
+    """Return the size of each dim in a call; symbolic while torch traces one."""
+    pairs = zip(inputs, tensors, strict=True)
+    sizes = (zip(told["shape"], tensor.shape, strict=True) for told, tensor in pairs)
+    return {extent: size for of in sizes for extent, size in of if isinstance(extent, Dim)}
 
 
 def check(
@@ -99,13 +128,14 @@ def check(
             raise TypeError(f"{name} is on device {tensor.device}; expected cpu")
         if tensor.dtype != getattr(torch, entry["dtype"]):
             raise TypeError(f"{name} is {tensor.dtype}; expected torch.{entry['dtype']}")
-        shape = [int(extent) for extent in tensor.shape]  # a symbolic extent becomes fixed
-        if len(shape) != len(entry["shape"]) or not all(map(_has, entry["shape"], shape)):
-            raise ValueError(f"{name} has shape {shape}; expected {entry['shape']}")
+        extents, sizes = entry["shape"], tensor.shape
+        if len(sizes) != len(extents) or not all(map(_has, extents, sizes)):
+            raise ValueError(f"{name} has shape {list(map(int, sizes))}; expected {extents}")
 
 
 def _has(extent: int, size: int) -> bool:
-    return extent.has(size) if isinstance(extent, Dim) else extent == size
+    # A symbolic size becomes fixed beside a number, and gets the range of a dim.
+    return extent.has(size) if isinstance(extent, Dim) else extent == int(size)
 
 
 def to_array(torch: Any, tensor: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Final
 from ansorpy.server.schemas.job import SizeReply
 from ansorpy.server.web.filters import latency
 
-WIDTH: Final = 360  # width of the view box, about that of a telephone: letters stay legible
+WIDTH: Final = 360  # units of the view box, about the pixels of a telephone: letters stay legible
 HEIGHT: Final = 220
 LEFT: Final = 58  # room for the labels of times
 RIGHT: Final = 12

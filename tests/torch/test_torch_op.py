@@ -16,6 +16,7 @@ torch: Any = pytest.importorskip("torch", reason="torch is not installed: make t
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.torch.jit")]
 
 HALVES = "def half({0}(4,6) A, {0}(6,5) B) -> (C) {{ C(i,j) +=! A(i,k) * B(k,j) }}"
+SIZED = "def mm(float(M in 2..10 step 2, 7) A, float(7, 6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 MASKS = (
     "def masks(bool(3,4) A, int64(3,4) I) -> (C, D) {"
     " C(i,j) = !A(i,j)  D(i,j) = A(i,j) ? I(i,j) : 0 }"
@@ -174,6 +175,56 @@ def test_another_shape_is_refused_while_a_graph_is_compiled(op: Any) -> None:
     a, b = operands()
     with pytest.raises(Exception, match=r"because A has shape \[6, 7\]; expected \[5, 7\]"):
         torch.compile(op, fullgraph=True)(torch.cat([a, a[:1]]), b)
+
+
+@pytest.fixture(scope="module")
+def sized(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return made(SIZED, tmp_path_factory.mktemp("sized")).as_torch_op()
+
+
+@pytest.mark.parametrize("size", [2, 4, 10])
+def test_a_kernel_with_dims_takes_each_size(sized: Any, size: int) -> None:
+    a, b = torch.randn(size, 7), torch.randn(7, 6)
+    torch.testing.assert_close(sized(a, b), a @ b)
+    torch.library.opcheck(sized, (a, b))
+
+
+def test_one_graph_is_compiled_for_all_sizes(sized: Any) -> None:
+    graphs: list[Any] = []
+
+    def counted(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    @torch.compile(fullgraph=True, dynamic=True, backend=counted)  # type: ignore[untyped-decorator]
+    def model(a: Any, b: Any) -> Any:
+        return torch.relu(sized(a * 2, b)) + 1
+
+    for size in (4, 2, 8, 10):
+        a, b = torch.randn(size, 7), torch.randn(7, 6)
+        torch.testing.assert_close(model(a, b), torch.relu(2 * a @ b) + 1)
+    assert len(graphs) == 1
+
+
+def test_a_kernel_with_dims_is_exported_with_its_range(sized: Any) -> None:
+    class Model(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, a: Any, b: Any) -> Any:
+            return sized(a, b).relu()
+
+    rows = torch.export.Dim("rows", min=1, max=5)
+    shapes = {"a": {0: 2 * rows}, "b": None}
+    a, b = torch.randn(6, 7), torch.randn(7, 6)
+    program = torch.export.export(Model(), (a, b), dynamic_shapes=shapes)
+    for size in (2, 10):
+        a = torch.randn(size, 7)
+        torch.testing.assert_close(program.module()(a, b), torch.relu(a @ b))
+
+
+@pytest.mark.parametrize("size", [1, 3, 12])
+def test_a_size_out_of_range_is_refused(sized: Any, size: int) -> None:
+    with pytest.raises(ValueError, match="cannot call kernel 'mm' because A has shape") as caught:
+        sized(torch.randn(size, 7), torch.randn(7, 6))
+    assert str(caught.value).endswith(f"has shape [{size}, 7]; expected [M in 2..10 step 2, 7]")
 
 
 def test_a_gradient_is_refused(op: Any) -> None:

@@ -9,7 +9,6 @@ import pytest
 import ansorpy
 from ansorpy.artifact.harness import DimSpec, TensorSpec, matched
 from ansorpy.artifact.load import LoadedKernel
-from ansorpy.errors import PackageError
 from ansorpy.events import Event, Seeded, TaskResult
 from ansorpy.measure.verify.inputs import Array
 from ansorpy.result import rows_of
@@ -165,11 +164,6 @@ def test_a_size_that_is_no_multiple_of_the_step_is_refused() -> None:
     assert len(matched([a], [np.zeros((24, 3), np.float32)], "", dims)) == 1
     with pytest.raises(ValueError, match=r"shape \(20, 3\); expected \(M in 8..64 step 8, 3\)"):
         matched([a], [np.zeros((20, 3), np.float32)], "", dims)
-
-
-def test_an_operator_of_pytorch_has_fixed_sizes(tuned: tuple[TaskResult, LoadedKernel]) -> None:
-    with pytest.raises(PackageError, match="because each call decides its sizes"):
-        tuned[1].as_torch_op()
 
 
 @pytest.mark.parametrize("cores", night([1, 2], {1}))
