@@ -14,10 +14,11 @@ from ansorpy.codegen.runtime.native_launcher import NativeCall, native_call
 from ansorpy.frontends.tc.text import parse
 from ansorpy.host_jit import compile_here
 from ansorpy.measure.host import local_target
+from ansorpy.measure.timing.each_size import EachSize
 from ansorpy.measure.timing.sampling import SamplingOptions, sample, time_call
 from ansorpy.measure.timing.side_by_side import SideBySide, on_core
 from ansorpy.measure.timing.workplace import Workplace
-from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.cases import make_cases, timed_cases
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 
@@ -140,3 +141,34 @@ def test_each_copy_has_buffers_of_its_own_and_all_results_are_there() -> None:
         assert len({arrays[name].ctypes.data for arrays in places}) == 3
     for arrays in places:
         np.testing.assert_allclose(arrays["C"], case.expected[0].value, rtol=1e-5)
+
+
+def test_copies_take_turns_with_sizes_of_dims_by_weight() -> None:
+    both = [[counter(), counter()] for _ in range(2)]
+    each = EachSize([SideBySide(calls, cores(2)) for calls in both], [3.0, 1.0])
+    clock, switches = steps(0.0, 0.3, 1.0, 1.4), steps(0, 1, 2, 2)
+    seconds, quiet = sample(each, 10, SamplingOptions(calm_s=10.0), clock, switches)
+    assert [counted(*calls) for calls in both] == [[15, 15], [5, 5]]
+    assert seconds == pytest.approx(0.75 * 0.3 / 15 + 0.25 * 0.4 / 5)
+    assert not quiet, "a thread was preempted at one of the sizes"
+
+
+def test_each_copy_has_inputs_of_each_size_and_shares_the_other_buffers() -> None:
+    (dag,) = parse(
+        "def mm(float(M in 2..9,3) A, float(3,5) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+    )
+    target = local_target(1)
+    plan = naive(dag, target)
+    built = build(bind(plan, plan.smallest_row, target), target)
+    timed = timed_cases(make_cases(dag, seed=0, edges=False))
+    bound = Workplace(tuple(timed), {}).bind_timed(load(built), built, cores=cores(3))
+    assert isinstance(bound.call, EachSize)
+    assert len(bound.call.calls) == len(timed) == 5
+    outputs = [bound.memory.arrays["C"], *(one["C"] for one in bound.copies[:2])]
+    assert len({array.ctypes.data for array in outputs}) == 3
+    assert len({one["A"].ctypes.data for one in bound.copies}) == 2 + 2 * len(timed)
+    for case, call in zip(timed, bound.call.calls, strict=True):
+        call()
+        for array in outputs:
+            region = case.part("C")
+            np.testing.assert_allclose(array[region], case.expected[0].value, rtol=1e-5)

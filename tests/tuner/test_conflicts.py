@@ -96,7 +96,6 @@ CASES = {
     "with dims and measurer": Case({"measurer": "mine"}, "dims"),
     "with dims and space": Case({"space": "mine"}, "dims"),
     "with dims and program_weights_bytes": Case({"program_weights_bytes": 1}, "dims"),
-    "with dims for throughput": Case(MANY, "dims"),
     "with dims and own": Case(source="dims", own=True),
     "with own for cuda": Case(target="cuda:sm_90", own=True),
     "with own and 0 trials": Case({"trials": 0}, own=True),

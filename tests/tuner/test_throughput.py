@@ -1,11 +1,13 @@
 """The objective throughput: requests, records, results and refusals."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import ansorpy
 from ansorpy.cost.random import RandomModel
 from ansorpy.errors import SpecError
 from ansorpy.events import Finished, Started, TaskResult
@@ -131,6 +133,34 @@ def test_copies_that_exceed_the_memory_of_a_candidate_are_refused() -> None:
     check_memory([Task.of(dag, Target(), "cpu@1", copies=2)], memory)
     with pytest.raises(SpecError, match="its inputs and outputs take 32 GiB in 64 copies;"):
         check_memory([Task.of(dag, Target(), "cpu@1", copies=64)], memory)
+
+
+def test_copies_of_a_kernel_with_dims_are_refused_with_the_sizes_that_fit() -> None:
+    memory = Memory(None, MeasureSettings().limits.memory_bytes)
+    (dag,) = parse("def scale(float(N in 1..8192,8192) A) -> (B) { B(i,j) = 2 * A(i,j) }")
+    check_memory([Task.of(dag, Target(), "cpu@1", copies=2)], memory)
+    message = "needs 32 GiB for inputs and outputs in 64 copies; expected N in 1..1024, within"
+    with pytest.raises(SpecError, match=re.escape(message)):
+        check_memory([Task.of(dag, Target(), "cpu@1", copies=64)], memory)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="one core")
+def test_calls_of_any_size_are_counted_for_copies_of_a_kernel(tmp_path: Path) -> None:
+    text = "def mm(float(M in 1..40,24) A, float(24,16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+    result = ansorpy.tune(
+        text, objective="throughput", cores=2, trials=16, store=MemoryStore(), out=tmp_path,
+        progress=False,
+    ).task  # fmt: skip
+    assert (result.copies, list(result.ranges)) == (2, ["M in 1..1", "M in 2..40"])
+    assert result.best_s is not None
+    assert result.items_per_s == 2 / result.best_s
+    assert [one.numpy_s for one in result.by_size] == [None] * 6
+    assert result.kernel is not None
+    kernel, rng = ansorpy.load(result.kernel), np.random.default_rng(0)
+    for size in (1, 2, 23, 40):
+        a, b = rng.random((size, 24), np.float32), rng.random((24, 16), np.float32)
+        np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-4)
 
 
 def test_more_copies_than_cores_are_refused() -> None:

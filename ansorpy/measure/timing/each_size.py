@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ansorpy.measure.timing.side_by_side import SideBySide, spent
+
 
 @dataclass(frozen=True, slots=True)
 class EachSize:
@@ -16,23 +18,23 @@ class EachSize:
         for call in self.calls:
             call()
 
-    def mean_s(self, loops: int, clock: Callable[[], float]) -> float:
-        """Return the weighted mean of the seconds of a call, after `loops` calls per size.
+    def mean_s(
+        self, loops: int, clock: Callable[[], float], switches: Callable[[], int]
+    ) -> tuple[float, int]:
+        """Return the weighted mean of the seconds of a call, and the preemptions.
 
-        Calls of equal weights take turns. Of others, each size has the number of calls that is due
-        to its weight, at least 1.
+        Calls of equal weights take turns, `loops` times. Of others, and of copies side by side,
+        each size has the number of calls that is due to its weight, at least 1.
         """
-        if len(set(self.weights)) == 1:
-            start = clock()
-            for _ in range(loops):
-                self()
-            return (clock() - start) / (loops * len(self.calls))
-        mean_s, total = 0.0, sum(self.weights)
+        together = any(isinstance(call, SideBySide) for call in self.calls)
+        if len(set(self.weights)) == 1 and not together:
+            seconds, preempted = spent(self, loops, clock, switches)
+            return seconds / (loops * len(self.calls)), preempted
+        mean_s, all_preempted, total = 0.0, 0, sum(self.weights)
         for call, weight in zip(self.calls, self.weights, strict=True):
             share = weight / total
             count = max(1, round(loops * len(self.calls) * share))
-            start = clock()
-            for _ in range(count):
-                call()
-            mean_s += share * (clock() - start) / count
-        return mean_s
+            seconds, preempted = spent(call, count, clock, switches)
+            mean_s += share * seconds / count
+            all_preempted += preempted
+        return mean_s, all_preempted

@@ -14,7 +14,7 @@ from typing import Final
 
 from ansorpy.measure.backend import TimedCall
 from ansorpy.measure.timing.each_size import EachSize
-from ansorpy.measure.timing.side_by_side import SideBySide
+from ansorpy.measure.timing.side_by_side import spent
 
 Call = Callable[[], object]
 Clock = Callable[[], float]
@@ -64,19 +64,12 @@ def sample(
     """Return the seconds of one call, averaged over `loops`, and whether it was undisturbed."""
     if isinstance(call, TimedCall):  # preemptions of this process do not matter to a device
         return call.seconds(loops) / loops, True
-    if isinstance(call, SideBySide):
-        seconds, preempted = call.seconds(loops, clock, switches)
-        return seconds / loops, seconds >= options.calm_s or not preempted
-    before = switches()
     if isinstance(call, EachSize):
-        mean_s = call.mean_s(loops, clock)
+        mean_s, preempted = call.mean_s(loops, clock, switches)
         spent_s = loops * len(call.calls) * mean_s
-        return mean_s, spent_s >= options.calm_s or switches() == before
-    start = clock()
-    for _ in range(loops):
-        call()
-    seconds = clock() - start
-    return seconds / loops, seconds >= options.calm_s or switches() == before
+        return mean_s, spent_s >= options.calm_s or not preempted
+    seconds, preempted = spent(call, loops, clock, switches)
+    return seconds / loops, seconds >= options.calm_s or not preempted
 
 
 def time_call(

@@ -94,7 +94,8 @@ def time_parallel(job: Trial) -> Measured | Failed:
         return failed
     check_s = time.perf_counter() - start
     if first.sizes:
-        bound = workplace(job.folder).bind_timed(loaded, job.built, job.threads)
+        cores = job.sampling.cores
+        bound = workplace(job.folder).bind_timed(loaded, job.built, job.threads, cores=cores)
     watch("time in parallel")
     start = time.perf_counter()
     measured = _timed(bound.call, job)

@@ -97,7 +97,9 @@ class Workplace:
         memory = self.memory(built.buffers, case)
         code.run_ahead(memory.addresses)
         if cores:
-            return _side_by_side(code, memory, cores)
+            others = _copied_on(cores[1:], memory.arrays)
+            together = _side_by_side(code, [memory.arrays, *others], cores)
+            return BoundKernel(together, memory, others)
 
         call = _bound(code, memory.addresses, threads)
         if isinstance(call, TimedCall):
@@ -117,21 +119,28 @@ class Workplace:
         cores: Sequence[int] = (),
     ) -> BoundKernel:
         """Return a kernel as it is timed: on the first case, or at all sizes of its dims."""
-        first, *others = timed_cases(self.cases)
-        if not others:
+        first, *others_timed = timed_cases(self.cases)
+        if not others_timed:
             return self.bind(code, built, first, threads, cold_bytes, cores)
         memory = self.memory(built.buffers, first)
         code.run_ahead(memory.addresses)
-        calls = []
-        for case in (first, *others):
+        calls, kept = list[Callable[[], None]](), _copied_on(cores[1:], memory.arrays)
+        others = kept[:]
+        for case in (first, *others_timed):
             changed = {
                 buffer.name: self._array(buffer, case)
                 for buffer in built.buffers
                 if buffer.scope in (Scope.INPUT, Scope.SIZES)
             }
-            calls.append(_bound(code, memory.with_arrays(changed).addresses, threads))
-        weights = [case.weight for case in (first, *others)]
-        return BoundKernel(EachSize(calls, weights), memory)
+            if cores:
+                of_call = _copied_on(cores[1:], changed)
+                kept += of_call
+                further = [one | new for one, new in zip(others, of_call, strict=True)]
+                calls.append(_side_by_side(code, [memory.arrays | changed, *further], cores))
+            else:
+                calls.append(_bound(code, memory.with_arrays(changed).addresses, threads))
+        weights = [case.weight for case in (first, *others_timed)]
+        return BoundKernel(EachSize(calls, weights), memory, kept)
 
     def clear(self) -> None:
         """Free all memory."""
@@ -162,16 +171,21 @@ def _bound(code: CallableCode, addresses: Sequence[int], threads: int) -> Callab
     return code.bind_parallel(addresses, threads) if threads > 1 else code.bind(addresses)
 
 
-def _side_by_side(code: CallableCode, memory: KernelMemory, cores: Sequence[int]) -> BoundKernel:
-    """Return a copy of a kernel per core; each core writes the buffers of its copy first."""
-    arrays = memory.arrays
+def _side_by_side(
+    code: CallableCode, copies: Sequence[Mapping[str, Array]], cores: Sequence[int]
+) -> SideBySide:
+    """Return a copy of a kernel per core, each on buffers of its own."""
+    places = [[array.ctypes.data for array in arrays.values()] for arrays in copies]
+    return SideBySide([code.bind(at) for at in places], cores)
+
+
+def _copied_on(cores: Sequence[int], arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
+    """Return copies of arrays, one per core, which writes it first."""
 
     def made() -> dict[str, Array]:
         return {name: copied(array) for name, array in arrays.items()}
 
-    others = [on_core(core, made) for core in cores[1:]]
-    places = [[one[name].ctypes.data for name in arrays] for one in (arrays, *others)]
-    return BoundKernel(SideBySide([code.bind(at) for at in places], cores), memory, others)
+    return [on_core(core, made) for core in cores]
 
 
 def _weights(built: MachineCode, case: Case, memory: KernelMemory) -> dict[str, Array]:

@@ -196,8 +196,6 @@ CONFLICTS: Final = (
     Conflict("program_weights_bytes", "with dims and program_weights_bytes", "calls of other sizes"
              " come between", "one of the two",
              lambda o, f: f.dims and bool(o.program_weights_bytes)),
-    Conflict("budget.objective", "with dims for throughput", "copies of a kernel have fixed sizes",
-             "objective latency or speedup", _throughput(lambda _, f: f.dims)),
     Conflict("", "with dims and own", "functions of a user have fixed sizes", "numbers",
              lambda _, f: f.dims and f.own),
     Conflict("", "with own for cuda", "functions of a user run on a CPU", "target cpu",

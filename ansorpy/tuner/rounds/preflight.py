@@ -7,6 +7,7 @@ Source: docs/adr/0163-reasons.md.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import prod
 from typing import Final
 
@@ -40,11 +41,12 @@ def check_memory(tasks: Sequence[Task], memory: Memory) -> None:
     limit_bytes, free_bytes = memory.candidate_bytes, memory.free_bytes
     for task in tasks:
         copies = copies_of(task.key)
-        arguments = copies * _argument_bytes(task.dag)
+        arguments = _argument_bytes(task.dag, copies)
         most = limit_bytes if isinstance(task.target, CpuTarget) else None
         if most is not None and arguments > most:
-            _check_dims(task.dag, _argument_bytes, most, "inputs and outputs")
             where = f" in {copies} copies" if copies > 1 else ""
+            amount = partial(_argument_bytes, copies=copies)
+            _check_dims(task.dag, amount, most, f"inputs and outputs{where}")
             raise SpecError(
                 f"cannot tune {task.name!r} because its inputs and outputs take {size(arguments)}"
                 f"{where}; expected at most {size(most)}, the memory of one candidate"
@@ -69,9 +71,9 @@ def _check_dims(dag: Dag, amount: Callable[[Dag], int], most: int, of: str) -> N
         )  # fmt: skip
 
 
-def _argument_bytes(dag: Dag) -> int:
-    """Return the size of all inputs and outputs."""
-    return sum(map(_node_bytes, (*dag.placeholders, *map(dag.node, dag.outputs))))
+def _argument_bytes(dag: Dag, copies: int) -> int:
+    """Return the size of all inputs and outputs of copies of a kernel."""
+    return copies * sum(map(_node_bytes, (*dag.placeholders, *map(dag.node, dag.outputs))))
 
 
 def _checked_bytes(dag: Dag) -> int:
