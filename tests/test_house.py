@@ -245,7 +245,7 @@ def decorator(node: ast.expr) -> str:
 # Lines of Python at most, by package, without its packages that have a row of their own. A commit
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
-    "ansorpy/artifact": 4_050,
+    "ansorpy/artifact": 4_085,
     "ansorpy/bundle": 2_450,
     "ansorpy/client": 1_300,
     "ansorpy/codegen": 12_230,
@@ -256,7 +256,7 @@ LINES = {
     "ansorpy/graph": 7_025,
     "ansorpy/importers": 2_590,
     "ansorpy/loopir": 6_100,
-    "ansorpy/measure": 10_925,
+    "ansorpy/measure": 10_945,
     "ansorpy/model": 5_130,
     "ansorpy/oracle": 1_050,
     "ansorpy/plan": 3_220,
@@ -271,8 +271,8 @@ LINES = {
     "ansorpy/tuner": 9_855,
     "ansorpy": 2_710,
     "rules": 1_950,
-    "server": 17_045,
-    "tests": 78_000,
+    "server": 17_075,
+    "tests": 78_130,
     "benchmarks": 16_120,
 }
 

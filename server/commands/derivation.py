@@ -21,9 +21,10 @@ from ansorpy.server.commands.arguments import (
     Without,
 )
 from ansorpy.server.commands.common import extents, read_file, read_settings, read_text, wrong_input
-from ansorpy.tuner.options.tune_options import default_cores
+from ansorpy.tuner.options.tune_options import TuneOptions, default_cores
 
 CORES: Final = default_cores()
+DEFAULTS: Final = TuneOptions()
 LEGEND: Final = (
     "# A line per stage: its loops, the outermost first, AXIS.PART:EXTENT with s (spatial) or r"
     " (reduction).\n# STAGE.AXIS.PART is a size that a candidate chooses; ? follows from the sizes"
@@ -81,7 +82,9 @@ def explain(
         found = derivations(file, target, cores, bind, allow, without)
     if not as_json:
         for derivation in found:
-            typer.echo(derivation.explain())
+            name, ranges = derivation.dag.name, ranges_as_objects(derivation.dag)
+            lines = [f"{name}: kernel for {o['range']}, timed at {o['sizes']}" for o in ranges]
+            typer.echo("\n".join([*lines, derivation.explain()]))
         return
     typer.echo(json.dumps({"tasks": [as_object(derivation) for derivation in found]}, indent=2))
 
@@ -164,12 +167,33 @@ def as_object(derivation: Any) -> dict[str, Any]:
 
     return {
         "name": derivation.dag.name,
+        "ranges": ranges_as_objects(derivation.dag),
         "sketches": [str(sketch) for sketch in derivation.sketches],
         "visits": [
             visit_reply(number, visit).model_dump()
             for number, visit in enumerate(derivation.visits)
         ],
     }
+
+
+def ranges_as_objects(dag: Any) -> list[dict[str, str]]:
+    """Return the ranges of dims that get kernels of their own, and sizes that these are timed at.
+
+    One kernel for all sizes has the ranges of all dims; [] without dims.
+    """
+    from ansorpy.te.dims import dims_of, ranges_of, spread
+
+    parts = [(one,) for one in ranges_of(dag, DEFAULTS.kernels_per_dim)]
+    return [
+        {
+            "range": ", ".join(one.range_text for one in of),
+            "sizes": "; ".join(
+                ", ".join(f"{name} = {size}" for name, size in sizes.items())
+                for sizes in spread(of)
+            ),
+        }
+        for of in parts or filter(None, [dims_of(dag)])
+    ]
 
 
 def derivations(

@@ -154,6 +154,22 @@ def test_explain_shows_rules_and_reasons(env: dict[str, str], file: str) -> None
     assert "apply" in found.stdout
 
 
+def test_explain_tells_the_ranges_of_sizes_and_where_they_are_timed(env: dict[str, str]) -> None:
+    def told(sizes: str, *more: str) -> str:
+        rows = f"def f(float({sizes}, 4) A) -> (B) {{ B(i,j) = A(i,j) + 1 }}"
+        return str(ansorpy(env, "explain", "-", *more, text=rows).stdout)
+
+    ranged = "N in 1..40 @ 1..8: 0.9 + 40: 0.1"
+    assert told(ranged).splitlines()[:3] == [
+        "f: kernel for N in 1..1, timed at N = 1",
+        "f: kernel for N in 2..8, timed at N = 2; N = 3; N = 4; N = 6; N = 8",
+        "f: kernel for N in 9..40, timed at N = 40",
+    ]
+    (task,) = json.loads(told(ranged, "--json"))["tasks"]
+    assert task["ranges"][0] == {"range": "N in 1..1", "sizes": "N = 1"}
+    assert "kernel for" not in told("4")
+
+
 def test_a_file_is_read_from_standard_input(env: dict[str, str]) -> None:
     assert ansorpy(env, "explain", "-", "--bind", "N=16", text=MM).exit_code == 0
 
