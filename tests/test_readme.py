@@ -18,7 +18,10 @@ from tests.server.process import process
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = ("README.md", "docs/command-line.md", "docs/python.md", "docs/service/first-steps.md")
+PAGES = (
+    "README.md", "docs/command-line.md", "docs/every-batch.md", "docs/python.md",
+    "docs/service/first-steps.md",
+)  # fmt: skip
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # `make demo` and pip need the network, `make test` runs this test, a fixture starts the service,
 # tests/model/test_examples.py tunes models.

@@ -31,6 +31,9 @@ def main(url: str, job: str, other: str, model: str) -> None:
                 for line in watched.page.locator(".tree .decision summary").all()[:1]:
                     line.click()  # open one decision, to show its rules
                 watched.page.screenshot(path=IMAGES / f"{name}.png", full_page=True)
+                for curve in watched.page.locator("#sizes section").all()[:1]:
+                    if name == "job-light":  # a job with dims has one
+                        curve.screenshot(path=IMAGES / "sizes-light.png")
 
 
 if __name__ == "__main__":
