@@ -1,5 +1,6 @@
 """Files of cases are made without following links, and a change is noticed."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -26,6 +27,29 @@ def test_written_cases_are_intact_and_can_be_loaded(tmp_path: Path) -> None:
     for one, made in zip(cases, make_cases(matmul(), 0), strict=True):
         for name, array in one.inputs.items():
             assert np.array_equal(array, made.inputs[name], equal_nan=True)
+
+
+def test_loaded_cases_keep_no_file_open_and_are_unmapped_with_the_last_array(
+    tmp_path: Path,
+) -> None:
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    def mappings() -> int:
+        return Path("/proc/self/maps").read_text().count(str(tmp_path))
+
+    _, folder = kept(tmp_path)
+    before = opened()
+    cases, _ = load_cases(folder)
+    assert opened() == before
+    assert mappings() == len(list(folder.glob("*.npy"))) > 10
+    array = cases[0].inputs["A"][1:]
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1.0
+    del cases
+    gc.collect()
+    assert mappings() == 1
+    assert np.isfinite(array).all()
 
 
 def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from ansorpy.measure.verify.accept import AcceptInterval, accept_interval
 from ansorpy.measure.verify.exactness import exact_magnitude
 from ansorpy.measure.verify.guard_pages import Side
 from ansorpy.measure.verify.inputs import Array, Inputs, decode
+from ansorpy.measure.verify.mapped import mapped
 from ansorpy.measure.verify.nans import hands_nans_on
 from ansorpy.oracle.error_bounds import allowed
 from ansorpy.oracle.reference import evaluate_bounded
@@ -257,8 +258,7 @@ def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:
     """Map the files of `save_cases`; an array is read when it is used."""
 
     def array(name: str) -> Array:
-        mapped: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
-        return mapped
+        return mapped(folder / name)
 
     def expected(name: str, dtype: str, value: str, bound: str | None, *ends: str) -> Expected:
         low_high = (array(ends[0]), array(ends[1])) if ends else None
