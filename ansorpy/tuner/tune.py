@@ -31,6 +31,7 @@ from ansorpy.state.rule import Rule
 from ansorpy.tuner.parts.plugged import told_parts
 from ansorpy.tuner.parts.pools import Pools
 from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.race.results import with_trials_of_parts
 from ansorpy.tuner.reasons.contrast import contrast_of
 from ansorpy.tuner.reasons.remedies import remedies_of
 from ansorpy.tuner.reasons.suspects import suspects_of
@@ -227,6 +228,7 @@ def reasoned(context: Context, task: Task, result: TaskResult) -> TaskResult:
     """Return a result with its reasons; a twin names the task that has them."""
     if result.same_as:
         return result
+    result = with_trials_of_parts(task, result)
     contrast = contrast_of(task, result, context.model)
     verdict = result.verdict
     if verdict is not None:

@@ -7,18 +7,27 @@ import pytest
 
 import ansorpy
 from ansorpy.artifact import load_native
-from ansorpy.events import Derived, Event, RoundDone, Started, TaskResult
+from ansorpy.cost.random import RandomModel
+from ansorpy.events import Derived, Event, Finished, RoundDone, Started, TaskResult
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.join import packs_of
+from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
+from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.population import sample
 from ansorpy.replay import plan_from_text
 from ansorpy.result import rows_of
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
+from ansorpy.target import Target
 from ansorpy.te.dims import in_range, ranges_of
+from ansorpy.tuner.options.tune_options import TuneOptions
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tasks.ranges import in_turn, with_small_packs
 from ansorpy.tuner.tasks.search_space import SearchSpace
+from ansorpy.tuner.tune import run
+from tests.fakes import fake_pools
 from tests.tuner.ranged_task import with_parts
 
 ROWS = (
@@ -152,6 +161,23 @@ def test_candidates_of_ranges_are_joined_in_turn() -> None:
     assert in_turn([[a, b], [c], [d]]) == [(a, c, d), (b, c, d)]
     assert in_turn([[a, b], [], [d]]) == []
     assert in_turn([]) == []
+
+
+def test_trials_are_told_if_those_of_a_range_all_fail(tmp_path: Path) -> None:
+    def verdict(program: Program) -> Outcome:
+        fails = any(dim.low == 9 for dim in program.dims)
+        return Failed("load", "too many open files") if fails else Measured((1e-6,))
+
+    asked = Request.of(TuneOptions(trials=24), parse(ROWS), Target(vector_bits=256, registers=16))
+    *_, last = run(
+        asked, find_rules("cpu"), ansorpy.MemoryStore(), tmp_path,
+        RandomModel(np.random.default_rng(0)), pools=fake_pools(verdict), clock=lambda: 0.0,
+    )  # fmt: skip
+    assert isinstance(last, Finished)
+    (result,) = last.results
+    assert (result.trials, result.failures) == (24, {"load": 8})
+    assert result.examples == {"load": "too many open files"}
+    assert list(result.ranges) == ["M in 1..1", "M in 2..8"]
 
 
 def test_packs_of_weights_are_shared_among_candidates_that_are_near() -> None:

@@ -11,6 +11,7 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record, SizeTimes
 from ansorpy.te.dims import dims_of, spread_weights, timed_by_dim
 from ansorpy.tuner.race.ranking import Winner
+from ansorpy.tuner.tasks.history import History
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.verdict import verdict_of_race
 
@@ -39,6 +40,24 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         compile_s=record.compile_s,
         verdict=verdict_of_race(outcome, task.target.cores),
         by_size=tuple(_size_result(task, one) for one in outcome.by_size),
+    )
+
+
+def with_trials_of_parts(task: Task, result: TaskResult) -> TaskResult:
+    """Return a result with the trials and failures of the parts, if none of these were joined.
+
+    A part had no trial that survived: the result is a first answer, or the untuned kernel.
+    """
+    if result.trials or not task.parts:
+        return result
+    parts = History()
+    parts.add(*(part.history for part in task.parts))
+    return replace(
+        result,
+        trials=parts.trials,
+        seconds=parts.seconds,
+        failures=dict(parts.failures),
+        examples=dict(parts.examples),
     )
 
 
