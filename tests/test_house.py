@@ -245,16 +245,16 @@ def decorator(node: ast.expr) -> str:
 # Lines of Python at most, by package, without its packages that have a row of their own. A commit
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
-    "ansorpy/artifact": 4_085,
-    "ansorpy/bundle": 2_450,
+    "ansorpy/artifact": 4_105,
+    "ansorpy/bundle": 2_920,
     "ansorpy/client": 1_300,
     "ansorpy/codegen": 12_230,
     "ansorpy/cost": 1_470,
     "ansorpy/expr": 2_150,
     "ansorpy/features": 2_550,
     "ansorpy/frontends": 2_260,
-    "ansorpy/graph": 7_025,
-    "ansorpy/importers": 2_590,
+    "ansorpy/graph": 7_345,
+    "ansorpy/importers": 2_630,
     "ansorpy/loopir": 6_100,
     "ansorpy/measure": 10_990,
     "ansorpy/model": 5_130,
@@ -266,13 +266,13 @@ LINES = {
     "ansorpy/schedule": 1_650,
     "ansorpy/search": 650,
     "ansorpy/state": 1_700,
-    "ansorpy/te": 3_290,
-    "ansorpy/topi": 3_850,
+    "ansorpy/te": 3_370,
+    "ansorpy/topi": 3_865,
     "ansorpy/tuner": 9_875,
     "ansorpy": 2_710,
     "rules": 1_950,
-    "server": 17_075,
-    "tests": 78_160,
+    "server": 17_080,
+    "tests": 78_670,
     "benchmarks": 16_120,
 }
 
