@@ -219,11 +219,11 @@ def test_a_file_that_is_no_zip_is_no_bundle(env: dict[str, str], file: str) -> N
         (("tune", "{file}"), "N"),
         (
             ("tune", "{file}", "--bind", "N"),
-            "cannot read --bind N because of its form; expected NAME=512, NAME=1..512 or",
+            "cannot read --bind N because of its form; expected NAME=512, NAME=1..512,",
         ),
         (
             ("tune", "{file}", "--bind", "N=x"),
-            "cannot read --bind N=x because of its form; expected NAME=512, NAME=1..512 or",
+            "cannot bind 'N' to 'x' because of its form; expected a number, or a range such as 1..512",
         ),
         (("tune", "{file}", "--bind", "N=0"), "N"),
         (("tune", "{file}", "--bind", "N=4", "--bind", "K=4"), "K"),
