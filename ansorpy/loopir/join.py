@@ -15,7 +15,7 @@ from ansorpy.errors import LoweringError
 from ansorpy.expr.expr import Binary, Const, Expr
 from ansorpy.expr.products import conjunction
 from ansorpy.loopir.nodes import Buffer, Phase, Program, Scope, Stmt
-from ansorpy.loopir.rewrite import rename_buffers, stores
+from ansorpy.loopir.rewrite import number_loops, rename_buffers, stores
 from ansorpy.loopir.tasks import guarded
 from ansorpy.te.dims import Dim
 
@@ -91,10 +91,13 @@ class _Joined:
 
 
 def _ahead_key(body: Stmt, written: Sequence[Buffer]) -> Ahead:
-    """Return the meaning of a phase ahead: its body and its results, named by position."""
+    """Return the meaning of a phase ahead: its body and its results, named by position.
+
+    Loops are named by position, too: they have the names of their stages, which differ by sketch.
+    """
     names = {buffer.name: f"~{k}" for k, buffer in enumerate(written)}
     results = tuple(replace(buffer, name=names[buffer.name]) for buffer in written)
-    return rename_buffers(body, names), results
+    return number_loops(rename_buffers(body, names)), results
 
 
 def _guard(sizes: Dim, whole: Dim) -> Expr | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import Expr, Read, substitute, transform, variables
+from ansorpy.expr.expr import Expr, Read, Var, substitute, transform, variables
 from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Prefetch, Program, Seq, Stmt, Store, Tile
 
 
@@ -182,6 +182,34 @@ def substitute_stmt(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
     kept = map_own_exprs(stmt, lambda e: substitute(e, own))
     parts = tuple(substitute_stmt(part, inner) for part in stmt_children(stmt))
     return rebuild_stmt(kept, parts)
+
+
+def number_loops(stmt: Stmt) -> Stmt:
+    """Name the variables of loops and tiles by the order in which they are bound."""
+    bound = dict.fromkeys(var for part in walk_stmt(stmt) for var in bound_here(part))
+    names = {var: f"~{k}" for k, var in enumerate(bound)}
+    values = {var: Var(name) for var, name in names.items()}
+
+    def spans(given: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return tuple((names[var], extent) for var, extent in given)
+
+    def change(part: Stmt) -> Stmt:
+        part = map_own_exprs(part, lambda expr: substitute(expr, values))
+        match part:
+            case For(var=var):
+                return replace(part, var=names[var])
+            case Tile(dims=dims, lanes=lanes, dot=dot, matrix=matrix):
+                if dot is not None:
+                    dot = names[dot[0]], dot[1]
+                if matrix is not None:
+                    row, group = names[matrix.row], names[matrix.group]
+                    column = names.get(matrix.column, "")
+                    matrix = replace(matrix, row=row, group=group, column=column)
+                return replace(part, dims=spans(dims), lanes=spans(lanes), dot=dot, matrix=matrix)
+            case _:
+                return part
+
+    return map_stmt(stmt, change)
 
 
 def seq(*stmts: Stmt) -> Stmt:

@@ -23,6 +23,7 @@ from ansorpy.te.dims import Dim
 from tests.loopir.build import read
 
 HIGH = 20
+SCOPES = {"W": Scope.INPUT, "P": Scope.GLOBAL}
 RANGES = (Dim("N", 1, 1), Dim("N", 2, 8), Dim("N", 9, HIGH))
 
 
@@ -102,6 +103,17 @@ def test_packs_are_told_by_meaning() -> None:
     assert packs_of(first) == packs_of(second)
     assert list(packs_of(first).values()) == [4]
     assert packs_of(first).keys().isdisjoint(packs_of(part(RANGES[0], 1.0, packs=3.0)))
+
+
+def test_packs_of_other_loop_names_are_equal() -> None:
+    def packed(loop: str, extent: int = 4) -> Program:
+        body = For(loop, Const(extent), Store(("P",), (Var(loop),), (read("W", Var(loop)),)))
+        shape = (Const(4),)
+        buffers = [Buffer(n, "float32", shape, s) for n, s in SCOPES.items()]
+        return Program("f", tuple(buffers), (Phase("P", body, ahead=True),))
+
+    assert packs_of(packed("C.pack:k")) == packs_of(packed("C.local.pack:k"))
+    assert packs_of(packed("k")) != packs_of(packed("k", 3))
 
 
 def test_ranges_that_leave_a_size_out_are_refused() -> None:
