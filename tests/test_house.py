@@ -259,7 +259,7 @@ LINES = {
     "ansorpy/measure": 10_990,
     "ansorpy/model": 5_130,
     "ansorpy/oracle": 1_050,
-    "ansorpy/plan": 3_220,
+    "ansorpy/plan": 3_260,
     "ansorpy/population": 900,
     "ansorpy/records": 950,
     "ansorpy/rewrites": 1_810,
