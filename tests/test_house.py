@@ -264,7 +264,7 @@ LINES = {
     "ansorpy/records": 950,
     "ansorpy/rewrites": 1_810,
     "ansorpy/schedule": 1_650,
-    "ansorpy/search": 650,
+    "ansorpy/search": 710,
     "ansorpy/state": 1_700,
     "ansorpy/te": 3_370,
     "ansorpy/topi": 3_865,

@@ -1,6 +1,6 @@
 """Candidates: a row of one of several plans, with the score of the cost model."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,14 @@ class Scored:
 
     candidate: Candidate
     score: float
+
+
+def best_of_plans(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
+    """Return the first candidate of each plan, at most `most`."""
+    best: dict[int, Candidate] = {}
+    for candidate in candidates:
+        best.setdefault(candidate.plan, candidate)
+    return list(best.values())[:most]
 
 
 def keys_by_plan(candidates: Iterable[Candidate], plans: int) -> list[KeyArray]:

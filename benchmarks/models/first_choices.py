@@ -34,10 +34,10 @@ from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.model.tasks import tasks_of
 from ansorpy.population.sample import sample
 from ansorpy.rules import CPU
-from ansorpy.search import Candidate
+from ansorpy.search import Candidate, best_of_plans
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.tuner.race.first_answer import PLANS, best_of_plans, choose
+from ansorpy.tuner.race.first_answer import PLANS, TIMED, choose
 from ansorpy.tuner.tasks.task import Task
 from benchmarks.common import Cell, Results, Row, arguments, chosen, publish, say, table
 from benchmarks.descent import descended
@@ -96,7 +96,7 @@ def timed(task: Task, candidates: Sequence[Candidate], seconds: float) -> Timed:
 
 def row_of(task: Task, seconds: float) -> Row:
     """Return the row of a task: ratios to the fastest choice of all sets of rates."""
-    found = {name: best_of_plans(choices(task, rates)) for name, rates in RATES.items()}
+    found = {name: best_of_plans(choices(task, rates), TIMED) for name, rates in RATES.items()}
     times_s = timed(task, [one for own in found.values() for one in own], seconds).times_s
     least_s = min(times_s.values())
     row: Row = {"task": task.name, "flop": task.identity.flop, "least_s": least_s}

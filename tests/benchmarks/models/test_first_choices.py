@@ -7,10 +7,10 @@ import pytest
 
 from ansorpy.cost.roofline import LONG_VECTORS, CycleRates, RooflineModel
 from ansorpy.rules import CPU
-from ansorpy.search import Candidate
+from ansorpy.search import Candidate, best_of_plans
 from ansorpy.target import Target
 from ansorpy.topi import workloads
-from ansorpy.tuner.race.first_answer import PLANS, TIMED, best_of_plans
+from ansorpy.tuner.race.first_answer import PLANS, TIMED
 from ansorpy.tuner.tasks.task import Task
 from benchmarks.models.first_choices import (
     Timed,
@@ -55,7 +55,7 @@ def test_fitted_rates_foretell_other_candidates_better(task: Task) -> None:
 
 def test_the_first_choice_of_each_plan_is_timed() -> None:
     found = [Candidate(plan, (row,)) for row in range(2) for plan in range(6)]
-    assert best_of_plans(found) == [Candidate(plan, (0,)) for plan in range(TIMED)]
+    assert best_of_plans(found, TIMED) == [Candidate(plan, (0,)) for plan in range(TIMED)]
 
 
 def test_the_page_has_a_mean_of_each_kind() -> None:
