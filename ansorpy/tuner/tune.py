@@ -155,10 +155,12 @@ def open_spaces(context: Context, openings: Mapping[str, Opening], seed: int) ->
     lap, waiting = Laps(context.clock), list[tuple[Task, Answer]]()
     ahead = int(context.deliveries.ends_with_answer)
     for task in context.tasks:
+        later = task.parts[1:-1] if ahead else ()  # opened with the best plans of the others
         for part in task.parts:
-            yield from open_space(context, part, openings[part.name], seed)
+            yield from open_space(context, part, openings[part.name], seed, part in later)
             yield from open_rest(context, part, openings[part.name])
         kind = yield from open_space(context, task, openings[task.name], seed)
+        yield from (derived(part, 0.0) for part in later)
         waiting.append((task, kind))
         if len(waiting) > ahead:
             yield from answer(context, *waiting.pop(0), openings, lap)
@@ -167,11 +169,14 @@ def open_spaces(context: Context, openings: Mapping[str, Opening], seed: int) ->
 
 
 def open_space(
-    context: Context, task: Task, how: Opening, seed: int
+    context: Context, task: Task, how: Opening, seed: int, later: bool = False
 ) -> Generator[Event, None, Answer]:
     """Open a promising part of the search space of a task; return how the task is answered.
 
     Without time for a first answer there is none; a task that would end with it stays closed.
+
+    Args:
+        later: only derive the sketches; plans are lowered when the first answer is chosen.
     """
     setup, deliveries = context.setup, context.deliveries
     kind = deliveries.answer_kind() if how.first_answer else "none"
@@ -179,7 +184,9 @@ def open_space(
         if kind == "none" and deliveries.ends_with_answer:
             return kind
         deliveries.open_pool(task)
-    if not task.parts:
+    if later:
+        task.space.derive(setup.rules)
+    elif not task.parts:
         few = kind == "one" and deliveries.ends_with_answer
         yield open_plans(context, task, first_answer.FEW_PLANS if few else first_answer.PLANS)
     late = context.budget.opening_late()
@@ -252,9 +259,14 @@ def open_plans(
     if not task.space.sketches:
         task.space.derive(context.setup.rules)
     task.space.lower(limit, late)
+    return derived(task, lap())
+
+
+def derived(task: Task, seconds: float) -> Derived:
+    """Return the event of a search space that was opened in some seconds."""
     if task.space.own is not None:
-        return Derived(task.name, None, len(task.space.plans), lap(), task.space.own.loops)
-    return Derived(task.name, len(task.space.sketches), len(task.space.plans), lap())
+        return Derived(task.name, None, len(task.space.plans), seconds, task.space.own.loops)
+    return Derived(task.name, len(task.space.sketches), len(task.space.plans), seconds)
 
 
 def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Event, None, Stopped]:

@@ -32,7 +32,7 @@ from ansorpy.tuner.race.race_record import sealed
 from ansorpy.tuner.race.results import empty_result, result_of
 from ansorpy.tuner.reuse import record_lookup
 from ansorpy.tuner.tasks.checkpoint import Journal
-from ansorpy.tuner.tasks.ranges import in_turn, with_small_packs
+from ansorpy.tuner.tasks.ranges import in_turn, near, with_small_packs
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.time_budget import Answer, TimeBudget
 from ansorpy.tuner.tasks.twins import each_told, twin_result, zips
@@ -41,7 +41,6 @@ UNKNOWN_S: Final = 0.25  # time of a choice that never ran: the untuned kernel h
 RACES: Final = 3  # races at most, if no finalist passes
 PART_LEADERS: Final = 8  # candidates of a range of sizes that are timed again in turns
 PART_RERANK_S: Final = 0.5  # seconds in which they are
-NEAR: Final = 1.1  # ratio of its cost to the least of its range, at most, to be one of these
 JOINED: Final = 2  # candidates that join kernels of ranges, measured and raced at the end
 INTERIM: Final = "interim"  # the request of an intermediate race: it answers none
 
@@ -294,11 +293,8 @@ class Deliveries:
         """
         ranked = [self._best_of_part(part) for part in task.parts]
         if self._libraries and ranked and all(ranked):
-            near = [
-                [one for one, cost_s in of_part if cost_s <= NEAR * of_part[0][1]]
-                for of_part in ranked
-            ]
-            return [with_small_packs([part.space for part in task.parts], near)]
+            alike = [near(of_part) for of_part in ranked]
+            return [with_small_packs([part.space for part in task.parts], alike)]
         best = [[one for one, _ in of_part] for of_part in ranked]
         return in_turn(best)[: 1 if self._repeatable else JOINED]
 

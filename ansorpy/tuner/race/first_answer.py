@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,12 +26,13 @@ from ansorpy.events import FirstAnswer, TaskResult
 from ansorpy.measure.pool import RacePool
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.records import Record
-from ansorpy.search import Candidate, EvolutionSettings, evolve
+from ansorpy.search import Candidate, EvolutionSettings, best_of_plans, evolve
 from ansorpy.state.steps import reformulated
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.race.export import export_program
+from ansorpy.tuner.race.range_choices import JOINED, choose_ranges, cost_of_score
 from ansorpy.tuner.race.results import empty_result
-from ansorpy.tuner.tasks.ranges import in_turn, join
+from ansorpy.tuner.tasks.ranges import join
 from ansorpy.tuner.tasks.task import Task
 from ansorpy.tuner.tasks.twins import renamed, written
 
@@ -38,9 +40,9 @@ PLANS: Final = 16  # about 16 plans are looked at: to record their features take
 FEW_PLANS: Final = 5  # likewise in a hurry: kernels of squeezenet take 1.2 times as long in all
 ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
 TIMED: Final = 4  # plans whose best choices are timed if there are no trials
-JOINED: Final = 2  # likewise if each has a kernel for each range of sizes
 CASES: Final = ("random",)  # cases that it passed: dense numbers, both ways, between guard pages
 ALL_CASES: Final = ("all",)  # the cases of a final kernel
+SHORTER: Final = 4  # ratio of populations: from good rows, a quarter finds as good ones
 # No trial will correct a choice, so that the pressure is higher than in a search. More pressure or
 # a smaller population ends at the first good row; after six iterations little is left to gain.
 SETTINGS: Final = EvolutionSettings(
@@ -100,15 +102,36 @@ def choose(task: Task, model: CostModel, seed: int) -> list[Candidate]:
 
     The random numbers are its own: a search does not depend on whether it was asked.
     """
-    measured = task.history.ranked()[:ATTEMPTS]
+    if task.parts and not task.history.ranked():
+        ranker = partial(_ranked, model=model, seed=seed)
+        return join(task.space, choose_ranges(task.parts, ranker, model, seed))
+    return [one for one, _ in _ranked(task, model, seed)]
+
+
+def _ranked(
+    task: Task,
+    model: CostModel,
+    seed: int,
+    keep: int = ATTEMPTS,
+    starts: Sequence[Candidate] = (),
+) -> list[tuple[Candidate, float]]:
+    """Return the best candidates with their costs, which are comparable within the task.
+
+    Args:
+        keep: candidates of each plan, at most; of all, if something was measured.
+        starts: good candidates of a neighbouring range, which a shorter search begins with.
+    """
+    measured = task.history.ranked()[:keep]
     if measured:
-        return measured
-    if task.parts:
-        return join(task.space, in_turn([choose(part, model, seed) for part in task.parts]))
+        return [(one, task.history.costs_s[one]) for one in measured]
+    settings = replace(SETTINGS, keep=SETTINGS.keep * keep // ATTEMPTS, keep_of_plan=keep)
+    if starts:
+        population = SETTINGS.population // SHORTER
+        settings = replace(settings, population=population, iterations=SETTINGS.iterations - 2)
     rng = np.random.default_rng((seed, 1))
     ranker = ForTask(model, task.key)
-    found = evolve(task.space.plans, ranker, (), rng, SETTINGS, target=task.target)
-    return [scored.candidate for scored in found]
+    found = evolve(task.space.plans, ranker, (), rng, settings, starts, task.target)
+    return [(one.candidate, cost_of_score(one.score)) for one in found]
 
 
 def attempts_of(
@@ -121,8 +144,8 @@ def attempts_of(
             fastest: no trial will correct the model.
     """
     found = choose(task, model, seed)
-    most = JOINED if task.parts else TIMED
-    together = best_of_plans(found, most) if timed and not task.history.ranked() else []
+    first = found[:JOINED] if task.parts else found
+    together = best_of_plans(first, TIMED) if timed and not task.history.ranked() else []
     rest = [one for one in found if one not in together]
     return [one for one in (together, *([one] for one in rest[:ATTEMPTS])) if one]
 
@@ -130,14 +153,6 @@ def attempts_of(
 def prebuild(task: Task, candidates: Sequence[Candidate], pool: RacePool) -> None:
     """Start to build the libraries of candidates beside other work; return at once."""
     pool.prebuild(*(export for _, export in exports_of(task, candidates).values()))
-
-
-def best_of_plans(candidates: Sequence[Candidate], most: int = TIMED) -> list[Candidate]:
-    """Return the first candidate of each plan, at most `most`."""
-    best: dict[int, Candidate] = {}
-    for candidate in candidates:
-        best.setdefault(candidate.plan, candidate)
-    return list(best.values())[:most]
 
 
 def deliver_library(

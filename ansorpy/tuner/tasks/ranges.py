@@ -5,12 +5,14 @@ A task with dims whose ranges get kernels of their own (`te.dims.ranges_of`) has
 the task itself measures joined candidates, at sizes of all ranges, and the best one races.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from ansorpy.loopir.join import Ahead, packs_of
+from ansorpy.loopir.join import Ahead
 from ansorpy.plan.join import join_plans
 from ansorpy.plan.plan import RangePlan
 from ansorpy.replay import plan_text
@@ -18,6 +20,9 @@ from ansorpy.search import Candidate
 from ansorpy.search.strategy import SearchView
 from ansorpy.te.dims import Dim
 from ansorpy.tuner.tasks.search_space import SearchSpace
+
+NEAR: Final = 1.1  # ratio of a cost to the least of its range: smaller packs may take that much
+LEADERS: Final = 6  # candidates of the last range, of different packs, that are tried
 
 
 @dataclass(slots=True)
@@ -75,26 +80,68 @@ def join(space: SearchSpace, chosen: Sequence[Sequence[Candidate]]) -> list[Cand
     return found
 
 
+def near(ranked: Sequence[tuple[Candidate, float]]) -> list[Candidate]:
+    """Return the candidates whose costs are near the least one, which is the first."""
+    return [candidate for candidate, cost in ranked if cost <= NEAR * ranked[0][1]]
+
+
+Further: TypeAlias = Callable[[int, Sequence[Candidate]], Iterable[Candidate]]
+
+
 def with_small_packs(
-    spaces: Sequence[SearchSpace], near: Sequence[Sequence[Candidate]]
+    spaces: Sequence[SearchSpace],
+    given: Sequence[Sequence[Candidate]],
+    further: Further = lambda *_: (),
 ) -> tuple[Candidate, ...]:
-    """Return a candidate of each range: the best of the last one, and others of few further bytes.
+    """Return a candidate of each range: one of the last range, and others of few further bytes.
 
     Equal packed weights of several ranges are one.
 
     Args:
-        near: candidates of each range, the best first.
+        given: candidates of each range, the best first.
+        further: returns more candidates of the range of a number, given the chosen ones of all
+            later ranges; it is asked if none of the candidates shares its packs.
     """
-    chosen: list[Candidate] = []
-    known: set[Ahead] = set()
-    for space, given in reversed(list(zip(spaces, near, strict=True))):
-        candidates = given if chosen else given[:1]
-        packs = [packs_of(space.program(one)) for one in candidates]
-        added = [sum(size for key, size in one.items() if key not in known) for one in packs]
-        place = added.index(min(added))
-        chosen.insert(0, candidates[place])
-        known |= packs[place].keys()
-    return tuple(chosen)
+    seen: list[Mapping[Ahead, int]] = []
+    found: list[tuple[int, tuple[Candidate, ...]]] = []
+
+    def leaders() -> Iterator[Candidate]:
+        yield from given[-1]
+        yield from further(len(spaces) - 1, ())
+
+    for leader in leaders():
+        packs = spaces[-1].packs(leader)
+        if packs in seen:
+            continue
+        seen.append(packs)
+        found.append(_beside(leader, spaces, given, further))
+        if not found[-1][0] or len(seen) == LEADERS:
+            break
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def _beside(
+    leader: Candidate,
+    spaces: Sequence[SearchSpace],
+    given: Sequence[Sequence[Candidate]],
+    further: Further,
+) -> tuple[int, tuple[Candidate, ...]]:
+    """Return a candidate of each range, of the last one `leader`, and the bytes that others add."""
+    chosen, known, total = [leader], set(spaces[-1].packs(leader)), 0
+
+    def added(number: int, candidate: Candidate) -> int:
+        packs = spaces[number].packs(candidate)
+        return sum(size for key, size in packs.items() if key not in known)
+
+    for number in reversed(range(len(spaces) - 1)):
+        best = next((one for one in given[number] if not added(number, one)), None)
+        if best is None:
+            more = further(number, chosen)
+            best = min([*given[number], *more], key=partial(added, number))
+        total += added(number, best)
+        chosen.insert(0, best)
+        known |= spaces[number].packs(best).keys()
+    return total, tuple(chosen)
 
 
 def in_turn(ranked: Sequence[Sequence[Candidate]]) -> list[tuple[Candidate, ...]]:

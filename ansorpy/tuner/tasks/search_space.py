@@ -1,16 +1,19 @@
 """The search space of a task: its sketches, and the plans that are lowered so far."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.errors import RecordError, SpecError
+from ansorpy.errors import LoweringError, RecordError, SpecError
 from ansorpy.features import extract
+from ansorpy.loopir.join import Ahead
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.unbound import Unbound, unbound
+from ansorpy.plan.ahead import packs_of_row, sizes_ahead
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import ALL_PLANS, each_plan
 from ansorpy.plan.plan import Plan
@@ -72,6 +75,8 @@ class SearchSpace:
     texts: list[str] = field(default_factory=list)  # identity of every plan
     allowed: frozenset[Reformulation] = frozenset()  # reformulations that the rules may apply
     derivation: Derivation | None = None
+    # By plan and the sizes that decide them (`packs`).
+    _packs: dict[tuple[int, tuple[int, ...]], Mapping[Ahead, int]] = field(default_factory=dict)
 
     @property
     def sketches(self) -> tuple[State, ...]:
@@ -161,6 +166,16 @@ class SearchSpace:
             LoweringError: the row cannot become loops.
         """
         return bind(self.plans[candidate.plan], candidate.row, self.target)
+
+    def packs(self, candidate: Candidate) -> Mapping[Ahead, int]:
+        """Return the packed weights of a candidate with their bytes; {} if it cannot be lowered."""
+        plan = self.plans[candidate.plan]
+        key = candidate.plan, tuple(sizes_ahead(plan, candidate.row).values())
+        if key not in self._packs:
+            self._packs[key] = {}
+            with suppress(LoweringError):
+                self._packs[key] = packs_of_row(plan, candidate.row, self.target)
+        return self._packs[key]
 
     def number_of(self, text: str) -> int | None:
         """Return the number of a plan, which is lowered if it is new; None if it cannot be."""

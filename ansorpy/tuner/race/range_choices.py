@@ -1,0 +1,133 @@
+"""First answers of the ranges of a dim: choices of the cost model that share packed weights.
+
+The last range is chosen first; the search of another range begins with its choices. If the near
+choices of a range pack the weights in another tile order than later ranges do, the plans of these
+are searched with the sizes that decide their packs.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from math import sqrt
+from typing import Final, Protocol
+
+import numpy as np
+
+from ansorpy.cost.model import CostModel, ForTask
+from ansorpy.plan.ahead import sizes_ahead
+from ansorpy.population import fit, legal
+from ansorpy.search import Candidate, best_of_plans
+from ansorpy.search.fixed import best_with
+from ansorpy.tuner.tasks.ranges import NEAR, Further, in_turn, near, with_small_packs
+from ansorpy.tuner.tasks.task import Task
+
+JOINED: Final = 2  # choices whose packs are shared; timed together, since no trial corrects them
+KEPT: Final = 16  # candidates of each plan of a range: their packs differ
+STARTS: Final = 48  # choices of the last range that the search of another one begins with
+TINY: Final = 1e-12  # least score that is divided by
+PLANS: Final = 3  # plans of the first and of the last range that ranges between them have
+
+Ranked = list[tuple[Candidate, float]]  # candidates with their costs, the least first
+
+
+class Ranker(Protocol):
+    """A function that returns the best candidates of a task, at most `keep` of each plan.
+
+    With candidates to start from, its search is shorter.
+    """
+
+    def __call__(self, task: Task, *, keep: int, starts: Sequence[Candidate] = ()) -> Ranked:
+        """Return them."""
+        ...
+
+
+def cost_of_score(score: float) -> float:
+    """Return a cost that is comparable within a task.
+
+    The analytic model has the order of candidates, but ratios of about the square of theirs.
+    """
+    return 1 / sqrt(max(score, TINY))
+
+
+def choose_ranges(
+    parts: Sequence[Task], ranker: Ranker, model: CostModel, seed: int
+) -> list[tuple[Candidate, ...]]:
+    """Return choices of a candidate for each range, the best first; [] if a range has none.
+
+    A range between others without plans gets the best plans of the first and of the last one: to
+    record the features of a plan takes longest.
+    """
+    last = parts[-1]
+    ranked = {last.name: ranker(last, keep=KEPT)}
+    for part in parts[:-1]:  # the first one is open, so that its choices are known next
+        if not part.space.plans:
+            _open(part, [(other, ranked[other.name]) for other in (last, parts[0])])
+        starts = _moved(part, last, [one for one, _ in ranked[last.name][:STARTS]])
+        ranked[part.name] = ranker(part, keep=KEPT, starts=starts)
+    of_parts = [ranked[part.name] for part in parts]
+    if not all(of_parts):
+        return []
+    further = _further(parts, of_parts, model, seed)
+    spaces, alike = [part.space for part in parts], list(map(near, of_parts))
+    every = [[one for one, _ in found] for found in of_parts]
+    shared: list[tuple[Candidate, ...]] = []
+    while alike[-1] and len(shared) < JOINED:
+        shared.append(with_small_packs(spaces, alike, further))
+        used = shared[-1][-1].plan
+        alike = [one[1:] or one for one in alike[:-1]] + [[c for c in alike[-1] if c.plan != used]]
+    return list(dict.fromkeys([*shared, *in_turn([one[:KEPT] for one in every])]))
+
+
+def _open(part: Task, neighbours: Sequence[tuple[Task, Ranked]]) -> None:
+    """Lower the best plans of other ranges for a part, or plans of its own if it has none."""
+    for other, ranked in neighbours:
+        for one in best_of_plans([candidate for candidate, _ in ranked], PLANS):
+            part.space.number_of(other.space.texts[one.plan])
+    if not part.space.plans:
+        part.space.lower(PLANS)
+
+
+def _moved(part: Task, other: Task, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates of another range in the plans of a part, if they are legal there."""
+    found = []
+    for one in candidates:
+        text = other.space.texts[one.plan]
+        if text in part.space.texts:
+            number = part.space.texts.index(text)
+            rows = fit(part.space.plans[number], np.array([one.row], np.int64))
+            if legal(part.space.plans[number], rows).all():
+                found.append(Candidate(number, tuple(map(int, rows[0]))))
+    return list(dict.fromkeys(found))
+
+
+def _further(
+    parts: Sequence[Task], ranked: Sequence[Ranked], model: CostModel, seed: int
+) -> Further:
+    """Return the function that searches candidates with packs of later ranges.
+
+    For the last range, it searches candidates with packs of the best ones of the other ranges.
+    """
+
+    @cache
+    def like(number: int, plan: str, sizes: tuple[tuple[str, int], ...]) -> list[Candidate]:
+        part, of_part = parts[number], ranked[number]
+        place = part.space.number_of(plan)
+        if place is None:
+            return []
+        starts = [candidate.row for candidate, _ in of_part if candidate.plan == place]
+        own, rng = part.space.plans[place], np.random.default_rng((seed, 2))
+        best = best_with(own, dict(sizes), starts, ForTask(model, part.key), rng, part.target)
+        if best is None or cost_of_score(best[1]) > NEAR * of_part[0][1]:
+            return []
+        return [Candidate(place, best[0])]
+
+    def further(number: int, chosen: Sequence[Candidate]) -> Iterator[Candidate]:
+        if parts[number].history.ranked():
+            return  # costs are times, not scores
+        others = parts[number + 1 :] or parts[:-1]
+        bests = chosen or [of_part[0][0] for of_part in ranked[:-1]]
+        for other, one in zip(others, bests, strict=True):
+            sizes = sizes_ahead(other.space.plans[one.plan], one.row)
+            if sizes:
+                yield from like(number, other.space.texts[one.plan], tuple(sizes.items()))
+
+    return further

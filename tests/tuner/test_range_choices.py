@@ -1,0 +1,119 @@
+"""First answers of ranges of sizes: they share the packed form of each weight."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ansorpy import te
+from ansorpy.cost.roofline import RooflineModel
+from ansorpy.frontends.tc.text import parse
+from ansorpy.graph.partition import partition
+from ansorpy.graph.passes import simplify
+from ansorpy.importers.onnx_file import graph_of_model
+from ansorpy.loopir.join import packs_of
+from ansorpy.model.tasks import tasks_of
+from ansorpy.population import sample
+from ansorpy.rules import CPU
+from ansorpy.search import Candidate
+from ansorpy.target import CpuTarget
+from ansorpy.te.dag import Dag
+from ansorpy.te.dims import at_sizes, dims_of, in_range, ranges_of
+from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.tasks.ranges import JoinedSpace, with_small_packs
+from ansorpy.tuner.tasks.search_space import SearchSpace
+from ansorpy.tuner.tasks.task import Task
+from tests.importers.test_dims import Writer, linear
+
+TARGET = CpuTarget(cores=1, vector_bits=512, registers=32)
+MODEL = RooflineModel(TARGET)
+MOST = 1.3  # ratio of packed bytes to packed bytes of the largest size by itself
+PRODUCT = "def mm(float(M in 1..128, 768) A, const float(768, 768) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"  # noqa: E501
+
+
+def task_of(dag: Dag, opened: Callable[[int, int], bool] = lambda number, count: True) -> Task:
+    """Return a task with ranges, of which some are opened."""
+    ranges = ranges_of(dag, 4)
+    parts = tuple(Task.of(in_range(dag, sizes), TARGET, "cpu") for sizes in ranges)
+    for number, part in enumerate(parts):
+        part.space.derive(CPU)
+        if opened(number, len(parts)):
+            part.space.lower(first_answer.PLANS)
+    task = Task.of(dag, TARGET, "cpu")
+    if not parts:
+        task.space.explore(CPU, first_answer.PLANS)
+        return task
+    own = JoinedSpace.of("cpu", ranges, tuple(part.space for part in parts))
+    return Task(task.identity, SearchSpace(dag, TARGET, own), parts=parts)
+
+
+def packed_bytes(dag: Dag) -> list[int]:
+    """Return the bytes of packs of the choices that are timed together."""
+    task = task_of(dag)
+    choices = first_answer.attempts_of(task, MODEL, 0, timed=True)[0]
+    return [sum(packs_of(task.space.program(one)).values()) for one in choices]
+
+
+def largest(dag: Dag) -> Dag:
+    return at_sizes(dag, {dim.name: dim.high for dim in dims_of(dag)})
+
+
+def test_ranges_of_a_product_share_the_packs_of_its_weights() -> None:
+    (dag,) = parse(PRODUCT)
+    assert len(ranges_of(dag, 4)) == 4
+    found, alone = packed_bytes(dag), packed_bytes(largest(dag))
+    assert max(found) > 0
+    assert max(found) <= MOST * max(alone)
+
+
+def test_ranges_of_a_layer_of_a_model_share_the_packs_of_its_weights() -> None:
+    at = Writer(x=("N", 384))
+    hidden = at("Relu", linear(at, "x", 384, 1536))
+    model = at.model(at("Add", linear(at, hidden, 1536, 384), "x"))
+    graph = graph_of_model(model, {"N": te.dim("N", 1, 40)})
+    dags = tasks_of(partition(simplify(graph).graph)).dags
+    assert len(dags) == 2
+    found = sum(packed_bytes(dag)[0] for dag in dags)
+    alone = sum(packed_bytes(largest(dag))[0] for dag in dags)
+    assert 0 < found <= MOST * alone
+
+
+def test_a_range_between_others_gets_their_best_plans() -> None:
+    (dag,) = parse(PRODUCT.replace("768", "64"))
+    task = task_of(dag, lambda number, count: number in (0, count - 1))
+    first, *between, last = task.parts
+    found = first_answer.choose(task, MODEL, 0)
+    plans = {one.name: set(one.space.texts) for one in task.parts}
+    for part in between:
+        assert 0 < len(part.space.plans) <= 6
+        assert plans[part.name] <= plans[first.name] | plans[last.name]
+    assert all(len(task.space.plans[one.plan].parts) == 4 for one in found)
+
+
+def test_a_candidate_of_the_last_range_whose_packs_others_share_is_preferred() -> None:
+    (dag,) = parse(PRODUCT.replace("768", "96"))
+    spaces: list[SearchSpace] = []
+    for sizes in ranges_of(dag, 2):
+        spaces.append(SearchSpace(in_range(dag, sizes), TARGET))
+        spaces[-1].explore(CPU)
+    widths: list[dict[int, Candidate]] = []
+    for space in spaces:
+        own: dict[int, Candidate] = {}
+        for number, plan in enumerate(space.plans):
+            for row in sample(plan, 40, np.random.default_rng(0)).tolist():
+                one = Candidate(number, tuple(row))
+                shapes = [shape for _, (buffer,) in space.packs(one) for shape in buffer.extents]
+                if shapes:
+                    own.setdefault(shapes[-1], one)
+        widths.append(own)
+    shared, other, *_ = sorted(widths[0].keys() & widths[1].keys())
+    near = [[widths[0][shared]], [widths[1][other], widths[1][shared]]]
+    assert with_small_packs(spaces, near) == (widths[0][shared], widths[1][shared])
+    asked: list[int] = []
+
+    def further(number: int, chosen: object) -> list[Candidate]:
+        asked.append(number)
+        return [widths[number][other]]
+
+    near = [[widths[0][shared]], [widths[1][other]]]
+    assert with_small_packs(spaces, near, further) == (widths[0][other], widths[1][other])
+    assert asked == [0]
