@@ -105,10 +105,8 @@ def run(
                         yield from context.deliveries.baseline(task)
                 if request.trials:
                     if not setup.stored.rounds and context.budget.fitting(1):
-                        searched = context.searched
-                        yield from preflight.check_kernel(
-                            searched, opened, memory.free_bytes, clock
-                        )
+                        every = [one for task in tasks for one in (task, *task.parts)]
+                        yield from preflight.check_kernel(every, opened, memory.free_bytes, clock)
                     state = context.search_state(request, results)
                     context.model.update(state.restore(setup.stored))
                     rest = {name for name, one in openings.items() if one.after_round}

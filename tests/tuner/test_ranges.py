@@ -8,7 +8,7 @@ import pytest
 import ansorpy
 from ansorpy.artifact import load_native
 from ansorpy.cost.random import RandomModel
-from ansorpy.events import Derived, Event, Finished, RoundDone, Started, TaskResult
+from ansorpy.events import Derived, Event, Finished, Preflight, RoundDone, Started, TaskResult
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.join import packs_of
 from ansorpy.loopir.nodes import Program
@@ -63,6 +63,7 @@ def test_each_range_is_searched_and_one_kernel_is_delivered(made: Made) -> None:
     assert [e.tasks for e in events if isinstance(e, Started)] == [("mm",)]
     assert {e.task for e in events if isinstance(e, Derived)} == set(PARTS)
     assert {e.task: e.trials for e in events if isinstance(e, RoundDone)} == dict.fromkeys(PARTS, 8)
+    assert [e.by for e in events if isinstance(e, Preflight)] == ["the first answer"]
     assert result.verified
     assert result.name == "mm"
     assert result.trials >= 24

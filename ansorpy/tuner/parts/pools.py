@@ -12,6 +12,7 @@ from ansorpy.measure.local import LocalBackEnd, LocalPool
 from ansorpy.measure.measured_by import slot_of
 from ansorpy.measure.pool import BackEnd, MeasurePool, Memory, RacePool
 from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.te.dims import ranges_of
 from ansorpy.tuner.options.plugins import MEASURERS, chosen_part
 from ansorpy.tuner.parts.plugged import measurer_of
 from ansorpy.tuner.requests.request import Request
@@ -25,18 +26,22 @@ class Pools:
 
     Args:
         closed: called after a pool was closed for another one: its references are freed.
+        most: open pools, at most.
     """
 
     def __init__(
-        self, back_end: BackEnd[MeasurePool], closed: Callable[[], None] = return_freed
+        self,
+        back_end: BackEnd[MeasurePool],
+        closed: Callable[[], None] = return_freed,
+        most: int = OPEN_POOLS,
     ) -> None:
-        self._back_end, self._closed = back_end, closed
+        self._back_end, self._closed, self._most = back_end, closed, most
         self._pools: OrderedDict[str, MeasurePool] = OrderedDict()
 
     def of(self, task: Task) -> MeasurePool:
         """Return the open pool of a task."""
         if task.name not in self._pools:
-            while len(self._pools) >= OPEN_POOLS:
+            while len(self._pools) >= self._most:
                 self._pools.popitem(last=False)[1].close()
                 self._closed()
             opened = self._back_end.open(task.dag, task.target, task.identity.cold_bytes)
@@ -79,7 +84,17 @@ def shared_pools(request: Request, settings: MeasureSettings | None = None) -> P
     if request.copies > 1:
         cores = tuple(sorted(slot_cores(request.copies)))
         settings = replace(settings, sampling=replace(settings.sampling, cores=cores))
-    return Pools(back_end_of(request, settings))
+    return pools_over(back_end_of(request, settings), request)
+
+
+def pools_over(back_end: BackEnd[MeasurePool], request: Request) -> Pools:
+    """Return pools of a back end: the ranges of an only Dag are searched in turn, and all open.
+
+    References of all ranges together are little more than the references of the Dag.
+    """
+    alone = len(request.dags) == 1
+    ranges = ranges_of(request.dags[0], request.kernels_per_dim) if alone else ()
+    return Pools(back_end, most=max(OPEN_POOLS, 1 + len(ranges)))
 
 
 def back_end_of(request: Request, settings: MeasureSettings) -> BackEnd[MeasurePool]:
