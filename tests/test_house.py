@@ -253,7 +253,7 @@ LINES = {
     "ansorpy/expr": 2_150,
     "ansorpy/features": 2_550,
     "ansorpy/frontends": 2_260,
-    "ansorpy/graph": 7_345,
+    "ansorpy/graph": 7_415,
     "ansorpy/importers": 2_630,
     "ansorpy/loopir": 6_130,
     "ansorpy/measure": 10_990,

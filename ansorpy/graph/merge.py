@@ -22,6 +22,7 @@ from ansorpy.graph.growth import Growth
 from ansorpy.graph.lower import NodeTensors
 from ansorpy.graph.operator import no_dim, operator_of
 from ansorpy.graph.passes.dead import dead
+from ansorpy.graph.passes.gathers import gathers, ordered
 from ansorpy.graph.sizes import weight_at
 from ansorpy.graph.unjoin import JoinedExtent, unjoined
 from ansorpy.te.dims import MOST_DIMS, Dim, dims_in, with_sums
@@ -69,7 +70,9 @@ def merged(
     Raises:
         GraphError: a node needs the number of a dim; its message names node, dim and remedy.
     """
-    live = [_shaped(dead(one).graph) for one in graphs]
+    live = [dead(one).graph for one in graphs]
+    views = set.intersection(*map(ordered, live))  # elsewhere, one of one element is no proof
+    live = [_shaped(gathers(one, views).graph) for one in live]
     grown = Growth(live, list(sizes), tuple(dims), graph_at).run()
     live = [dead(one).graph for one in grown.graphs]
     return _Merge(live[0], live[1:], tuple(grown.sizes), grown.dims).run()

@@ -209,6 +209,28 @@ def test_moves_that_keep_a_dim_whole() -> None:
         agree(model, parted, {"x": floats(n, length, 6), "y": floats(n, length, 6) + 1})
 
 
+@pytest.mark.parametrize("pairs", [True, False])
+def test_a_mask_read_by_the_numbers_of_rows_and_columns_keeps_both(pairs: bool) -> None:
+    at = Writer(mask=("batch", "length"))
+    zero, one = (at.weight(n, np.int64) for n in (0, 1))
+    sizes = [at.size("mask", axis) for axis in (0, 1)]
+    rows, columns = (at("Range", zero, at("Squeeze", size), one) for size in sizes)
+    rows, columns = at("Unsqueeze", rows, at.ints(1, 2)), at("Unsqueeze", columns, at.ints(0, 1))
+    if pairs:
+        shape = at("Concat", sizes[0], at.ints(1), sizes[1], axis=0)
+        wide = [at("Unsqueeze", at("Expand", n, shape), at.ints(-1)) for n in (rows, columns)]
+        found = at("GatherND", "mask", at("Concat", *wide, axis=-1))
+    else:
+        places = at("Add", at("Mul", rows, sizes[1]), columns)
+        found = at("Reshape", at("Gather", at("Flatten", "mask", axis=2), places), at.ints(-1))
+        found = at("Reshape", found, at("Shape", places))
+    model = at.model(at("Cast", found, to=TensorProto.FLOAT))
+    parted = divided(model, {"batch": B, "length": L})
+    for batch, length in ((1, 2), (3, 9), (2, 5), (3, 2)):
+        mask = np.random.default_rng(length).integers(0, 9, (batch, length))
+        agree(model, parted, {"mask": mask})
+
+
 def test_a_range_of_one_size_is_a_number() -> None:
     model = convolutional()
     one = graph_of_model(model, {"N": te.dim("N", 4, 4)})

@@ -11,6 +11,7 @@ from ansorpy.graph.passes.batch_norm import batch_norm
 from ansorpy.graph.passes.dead import dead
 from ansorpy.graph.passes.equal import equal
 from ansorpy.graph.passes.fold import fold
+from ansorpy.graph.passes.gathers import gathers
 from ansorpy.graph.passes.identity import identity
 from ansorpy.graph.passes.joins import joins
 from ansorpy.graph.passes.normalizations import normalizations
@@ -40,6 +41,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     Pass("dead", dead),  # first: later passes look at less
     Pass("fold", fold),  # constants are conditions of the passes behind it
     Pass("identity", identity),
+    Pass("gathers", gathers),  # before views: it makes some
     Pass("views", views),
     Pass("joins", joins),  # after identity: no Concat has one operand
     Pass("unit_axes", unit_axes),  # its reshapes meet those around it in the next round

@@ -1,4 +1,4 @@
-"""Dead, fold, identity and equal: sites, obstacles, and equal bits on random graphs."""
+"""Dead, fold, identity, gathers and equal: sites, obstacles, and equal bits on random graphs."""
 
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ from ansorpy.graph.passes import simplify
 from ansorpy.graph.passes.dead import dead
 from ansorpy.graph.passes.equal import equal
 from ansorpy.graph.passes.fold import fold
+from ansorpy.graph.passes.gathers import gathers
 from ansorpy.graph.passes.identity import identity
 from tests.graph.passes.common import after, assert_same_bits, built, ops
 
@@ -120,6 +121,35 @@ def test_idempotent_and_inverse_nodes_are_dropped() -> None:
     made = after(identity, graph)
     assert ops(made) == ["Relu"]
     assert [output.value for output in made.outputs] == ["a", "x"]
+    assert_same_bits(graph, made)
+
+
+PLACES = np.stack(np.unravel_index(np.arange(6), (2, 3)), -1)
+
+
+@pytest.mark.parametrize(
+    ("op", "axis", "places", "op_made"),
+    [
+        ("Gather", -2, np.arange(3).reshape(1, 3, 1), "Reshape"),
+        ("Gather", 2, np.arange(4).reshape(2, 2), "Reshape"),
+        ("GatherND", None, PLACES.reshape(1, 2, 1, 3, 2), "Reshape"),
+        ("GatherND", None, PLACES[:, :1], "GatherND"),
+        ("GatherND", None, PLACES.reshape(2, 3, 2).swapaxes(0, 1), "GatherND"),
+        ("GatherND", None, PLACES - np.array([0, 3]), "GatherND"),
+        ("Gather", 1, np.arange(2), "Gather"),
+        ("Gather", 1, np.array([0, 2, 1]), "Gather"),
+    ],
+)
+def test_a_gather_of_all_elements_in_order_is_a_view(
+    op: str, axis: int | None, places: np.ndarray, op_made: str
+) -> None:
+    def make(on: GraphBuilder) -> str:
+        on.constant("places", places)
+        return on.add(op, ["x", "places"], ["a"], {} if axis is None else {"axis": axis})[0]
+
+    graph = built(make)
+    made = after(gathers, graph)
+    assert ops(made) == [op_made]
     assert_same_bits(graph, made)
 
 
