@@ -99,6 +99,30 @@ def spread(values: Iterable[float]) -> Spread:
     return Spread(middle, found[0], found[-1], (high - low) / middle, len(found))
 
 
+def in_turns(
+    calls: Sequence[Callable[[], object]], samples: int, sample_s: float
+) -> list[list[float]]:
+    """Return samples of the seconds of each call, which take turns.
+
+    Args:
+        sample_s: seconds of a sample, a mean over calls; at least one call.
+    """
+    loops = []
+    for call in calls:
+        call()
+        begin_s = time.perf_counter()
+        call()
+        loops.append(max(1, round(sample_s / (time.perf_counter() - begin_s))))
+    found: list[list[float]] = [[] for _ in calls]
+    for _ in range(samples):
+        for call, count, times_s in zip(calls, loops, found, strict=True):
+            begin_s = time.perf_counter()
+            for _ in range(count):
+                call()
+            times_s.append((time.perf_counter() - begin_s) / count)
+    return found
+
+
 def running_best(costs_s: Iterable[float]) -> list[float]:
     """Return the running minimum after every trial; inf until a trial succeeds."""
     best, found = inf, []

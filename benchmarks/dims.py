@@ -16,7 +16,17 @@ import ansorpy
 from ansorpy.artifact.harness import aligned_copy, fresh
 from ansorpy.artifact.load import LoadedKernel
 from ansorpy.measure.verify.inputs import Array
-from benchmarks.common import Results, Row, arguments, duration, publish, say, spread, table
+from benchmarks.common import (
+    Results,
+    Row,
+    arguments,
+    duration,
+    in_turns,
+    publish,
+    say,
+    spread,
+    table,
+)
 from benchmarks.machine import run_facts
 
 TEXT = (
@@ -40,23 +50,13 @@ def tuned(text: str, trials: int, folder: str) -> tuple[LoadedKernel, float]:
     return ansorpy.load(result.kernel), time.monotonic() - begin_s
 
 
-def in_turns(kernels: list[LoadedKernel], a: Array, b: Array) -> list[list[float]]:
+def contested(kernels: list[LoadedKernel], a: Array, b: Array) -> list[list[float]]:
     """Return the seconds of calls of each kernel on the same arrays."""
     out = [fresh((len(a), b.shape[1]), "float32") for _ in kernels]
     calls = [kernel.prepare(a, b, out=to) for kernel, to in zip(kernels, out, strict=True)]
-    begin_s = time.perf_counter()
-    for call in calls:
-        call()
-    loops = max(1, round(SAMPLE_S * len(calls) / (time.perf_counter() - begin_s)))
+    found = in_turns(calls, SAMPLES, SAMPLE_S)
     np.testing.assert_allclose(out[0], out[1], rtol=1e-3)
-    samples: list[list[float]] = [[] for _ in kernels]
-    for _ in range(SAMPLES):
-        for call, of_kernel in zip(calls, samples, strict=True):
-            begin_s = time.perf_counter()
-            for _ in range(loops):
-                call()
-            of_kernel.append((time.perf_counter() - begin_s) / loops)
-    return samples
+    return found
 
 
 def page_of(results: Results) -> str:
@@ -103,7 +103,7 @@ def main() -> None:
         for rows in sizes:
             own, own_s = tuned(TEXT.format(rows=rows, width=asked.width), asked.trials, folder)
             a = aligned_copy(rng.random((rows, asked.width), dtype=np.float32))
-            times = [spread(samples).median for samples in in_turns([kernel, own], a, b)]
+            times = [spread(samples).median for samples in contested([kernel, own], a, b)]
             row = {
                 "rows": rows, "width": asked.width, "high": asked.high, "trials": asked.trials,
                 "all_trials": asked.all_trials, "dim_s": times[0], "own_s": times[1],

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.common import Results, Row
 from benchmarks.models.ladder import LADDER
 from benchmarks.models.latency_page import KEYS, best_of, page, publish_latency, speed_up
+from benchmarks.models.sizes import page_of
 from benchmarks.models.verified import misses
 
 FACTS: dict[str, Any] = {
@@ -92,3 +93,20 @@ def test_goals_that_a_first_bundle_misses_are_named() -> None:
     assert misses({**met, "arena_bytes": 106}) == ["arena"]
     assert misses({**met, "passes_s": 1.1}) == ["front"]
     assert misses({"failed": "no bundle"}) == ["bundle"]
+
+
+def test_ratios_of_a_range_are_told_over_its_sizes() -> None:
+    times = [{"ansorpy": 1.0, "own": 0.5, "ort": 2.0}, {"ansorpy": 2.0, "ort": 1.0}]
+    found = {
+        "model": "m", "ranges": "n 1..2", "trials": 0, "seconds": 9.0, "own_seconds": [4.0],
+        "packed_bytes": 3 << 20, "own_packed_bytes": [1 << 20], "calls": 9,
+        "resident_bytes": {"ansorpy": [1 << 20, 2 << 20], "ort": [4 << 20, 4 << 20]},
+        "sizes": [
+            {"sizes": {"n": n}, "times_s": one, "error": 1e-6 * n}
+            for n, one in enumerate(times, 1)
+        ],
+    }  # fmt: skip
+    told = page_of([found])
+    row = "| m | n 1..2 | 0.50 (0.50) | 1.00 (0.50) | - | 9 | 4 | 3.0 / 1.0 | 1, 2 | 4, 4 | 2e-06 |"
+    assert row in told
+    assert "| n 2 | 2 s | - | 1 s |" in told
