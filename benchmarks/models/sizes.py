@@ -189,8 +189,8 @@ def ratio_text(row: Row, who: str) -> str:
     return f"{geometric_mean(found):.2f} ({min(found):.2f})" if found else "-"
 
 
-def page_of(rows: Sequence[Row]) -> str:
-    """Return the page of the rows."""
+def page_of(rows: Sequence[Row], machine: str) -> str:
+    """Return the page of the rows, measured on a machine."""
 
     def packed(row: Row) -> str:
         most = max(row["own_packed_bytes"], default=0) / MIB
@@ -210,15 +210,17 @@ def page_of(rows: Sequence[Row]) -> str:
         "packed, MiB": packed,
         "resident, MiB": partial(resident, who="ansorpy"),
         "ONNX Runtime": partial(resident, who="ort"),
+        "calls": lambda row: row["calls"],
         "error": lambda row: f"{max(one['error'] for one in row['sizes']):.0e}",
     }
     parts = [
-        "# One bundle for all sizes\n\nOne thread; `python -m benchmarks.models.sizes`. A ratio is"
-        " the other time divided by ours: the geometric mean over the sizes, and the least; above 1"
-        " we are faster. Packed weights are those of the bundle for all sizes and the most of a"
-        " bundle for one. Resident memory is that of a process after a call at each size, and after"
-        f" {rows[0]['calls']} calls of mixed sizes. The error is the largest distance to ONNX"
-        f" Runtime.\n\n{table(rows, columns)}"
+        f"# One bundle for all sizes\n\n{machine}, one thread; `python -m benchmarks.models.sizes`."
+        " A ratio is the other time divided by ours: the geometric mean over the sizes, and the"
+        " least; above 1 we are faster. Seconds are those of the tuning of the bundle, and the mean"
+        " of bundles for one size. Packed weights are those of the bundle for all sizes and the"
+        " most of a bundle for one. Resident memory is that of a process after a call at each size,"
+        " and after calls of mixed sizes. The error is the largest distance to ONNX Runtime.\n\n"
+        f"{table(rows, columns)}"
     ]
     for row in rows:
         lines: dict[str, Any] = {
@@ -248,7 +250,7 @@ def main() -> None:
     run = run_facts(1, args.seed, samples=SAMPLES, sample_s=SAMPLE_S)
     results = Results(args.out, KEYS, run, args.fresh)
     results.add(row)
-    publish(results.path, page_of(results.rows))
+    publish(results.path, page_of(results.rows, run["machine"]["model"]))
     for who in ("own", *RIVALS):
         say(f"{row['model']}, {who}: {ratio_text(row, who)}")
 
