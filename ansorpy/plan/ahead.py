@@ -1,15 +1,17 @@
 """Results of the phases ahead of a plan, as packed weights, without the rest of its program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ansorpy.expr.expr import variables
+from ansorpy.expr.expr import Const, reads, variables
 from ansorpy.loopir.join import Ahead, packs_of
-from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
+from ansorpy.loopir.nodes import Buffer, Scope, Seq
+from ansorpy.loopir.rewrite import stmt_exprs, stores, walk_stmt
 from ansorpy.plan.bind import passes
 from ansorpy.plan.plan import Plan
 from ansorpy.plan.remember import per_plan
 from ansorpy.target import Target
+from ansorpy.te.dag import Dag
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +49,18 @@ def packs_of_row(plan: Plan, row: Sequence[int], target: Target) -> Mapping[Ahea
         return {}
     *_, (_, program) = passes(only, row, target)
     return packs_of(program)
+
+
+def raw_weights(dag: Dag, packs: Iterable[Ahead]) -> Mapping[Ahead, int]:
+    """Return the bytes of constant operands that no phase ahead reads: kernels read them as given.
+
+    They count as packs of their own: they stay in memory, and are read in no order of the kernel.
+    """
+    bodies = (store.values for body, _ in packs for store in stores(body))
+    read = {found.tensor for values in bodies for value in values for found in reads(value)}
+    buffers = [
+        Buffer(one.name, one.dtype, tuple(map(Const, one.shape)), Scope.INPUT)
+        for one in dag.placeholders
+        if one.constant and one.name not in read
+    ]
+    return {(Seq(()), (buffer,)): buffer.size_bytes for buffer in buffers}

@@ -9,7 +9,7 @@ from ansorpy.errors import LoweringError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.join import Ahead, packs_of
 from ansorpy.measure.host import local_target
-from ansorpy.plan.ahead import packs_of_row, sizes_ahead
+from ansorpy.plan.ahead import packs_of_row, raw_weights, sizes_ahead
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import all_plans
 from ansorpy.population import sample
@@ -40,3 +40,13 @@ def test_packs_are_those_of_the_whole_program_and_decided_by_the_told_sizes(name
             assert all(row[plan.column[size]] == value for size, value in sizes.items())
             assert known.setdefault(tuple(sizes.values()), found) == found
     assert packed
+
+
+def test_weights_that_no_phase_packs_count_as_they_are() -> None:
+    (dag,) = parse(TEXTS["product"])
+    for plan in all_plans(derive(dag, TARGET, CPU).sketches, TARGET, 8):
+        row = plan.smallest_row
+        packs = packs_of_row(plan, row, TARGET)
+        raw = raw_weights(dag, packs)
+        assert sum(raw.values()) == (0 if packs else 48 * 64 * 4)
+        assert [buffer.name for _, (buffer,) in raw] == ([] if packs else ["B"])

@@ -13,7 +13,7 @@ from ansorpy.features import extract
 from ansorpy.loopir.join import Ahead
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.unbound import Unbound, unbound
-from ansorpy.plan.ahead import packs_of_row, sizes_ahead
+from ansorpy.plan.ahead import packs_of_row, raw_weights, sizes_ahead
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import ALL_PLANS, each_plan
 from ansorpy.plan.plan import Plan
@@ -168,13 +168,14 @@ class SearchSpace:
         return bind(self.plans[candidate.plan], candidate.row, self.target)
 
     def packs(self, candidate: Candidate) -> Mapping[Ahead, int]:
-        """Return the packed weights of a candidate with their bytes; {} if it cannot be lowered."""
+        """Return the weights as a candidate reads them, with bytes; {} if it cannot be lowered."""
         plan = self.plans[candidate.plan]
         key = candidate.plan, tuple(sizes_ahead(plan, candidate.row).values())
         if key not in self._packs:
             self._packs[key] = {}
             with suppress(LoweringError):
-                self._packs[key] = packs_of_row(plan, candidate.row, self.target)
+                packs = packs_of_row(plan, candidate.row, self.target)
+                self._packs[key] = {**raw_weights(self.dag, packs), **packs}
         return self._packs[key]
 
     def number_of(self, text: str) -> int | None:
