@@ -1,9 +1,11 @@
 """Tails of a dim as written-out rows."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
-from ansorpy.expr.expr import Binary, Const, Expr, Var
+from ansorpy.expr.expr import Binary, Const, Var
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import (
     Alloc,
@@ -18,7 +20,7 @@ from ansorpy.loopir.nodes import (
     Store,
 )
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.loopir.row_pieces import EACH, MOST, in_pieces
+from ansorpy.loopir.row_pieces import MOST, each_count
 from ansorpy.te.dims import Dim
 from tests.loopir.build import read
 
@@ -50,32 +52,9 @@ def result(body: Stmt, size: int) -> list[float]:
     return list(run(program, {"A": given}, {N.var.name: size})["C"][:size])
 
 
-@pytest.mark.parametrize("make", [lambda: sums("C"), scratch], ids=["in place", "in scratch"])
-@pytest.mark.parametrize("most", [2, 3, 8, 16])
-def test_every_size_is_a_sum_of_pieces(make: object, most: int) -> None:
-    body = make()  # type: ignore[operator]
-    pieces = in_pieces(body, N.var, most)
-    assert pieces is not None
-    for size in range(1, most):
-        assert result(pieces, size) == result(body, size) == [9.0 * n + 3 for n in range(size)]
-    extents = {stmt.extent for stmt in walk_stmt(pieces) if isinstance(stmt, For)}
-    assert N.var not in extents
-    longest = most - 1 if most <= EACH else most // 2
-    assert max(int(e.value) for e in extents if isinstance(e, Const)) == max(3, longest)
-
-
 def lanes() -> Stmt:
     clean = Store(("C",), (Var("i"),), (Const(0.0, "float32"),))
-    return Seq((sums("C"), rows(clean, LoopKind.VECTOR)))
-
-
-def sum_of_rows() -> Stmt:
-    return rows(Store(("C",), (Const(0),), (read("A", Var("i"), Const(0)),), "sum"))
-
-
-def two_axes() -> Stmt:
-    index: Expr = Binary("add", Var("i"), Var("j"))
-    return rows(For("j", N.var, Store(("C",), (index,), (Const(0.0, "float32"),))))
+    return Seq((rows(clean, LoopKind.VECTOR), sums("C")))
 
 
 def read_beside() -> Stmt:
@@ -84,10 +63,23 @@ def read_beside() -> Stmt:
     return Alloc(SUM, Seq((sums("S"), whole)))
 
 
-@pytest.mark.parametrize("make", [lanes, sum_of_rows, two_axes, read_beside])
-def test_a_piece_that_is_not_right_alone_is_refused(make: object) -> None:
-    assert in_pieces(make(), N.var, 8) is None  # type: ignore[operator]
+@pytest.mark.parametrize("make", [lambda: sums("C"), scratch, lanes, read_beside])
+@pytest.mark.parametrize("most", [2, 3, 8, 16])
+def test_every_count_has_code_of_its_own(make: Callable[[], Stmt], most: int) -> None:
+    body = make()
+    counted = each_count(body, N.var, most)
+    assert counted is not None
+    for size in range(1, most):
+        assert result(counted, size) == result(body, size) == [9.0 * n + 3 for n in range(size)]
+    extents = {stmt.extent for stmt in walk_stmt(counted) if isinstance(stmt, For)}
+    assert N.var not in extents
+    assert extents >= set(map(Const, range(1, most)))
 
 
 def test_a_long_tail_stays_whole() -> None:
-    assert in_pieces(sums("C"), N.var, MOST + 1) is None
+    assert each_count(sums("C"), N.var, MOST + 1) is None
+
+
+def test_a_tail_along_lanes_alone_is_a_mask() -> None:
+    clean = Store(("C",), (Var("i"),), (Const(0.0, "float32"),))
+    assert each_count(rows(clean, LoopKind.VECTOR), N.var, 8) is None

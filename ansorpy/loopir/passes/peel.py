@@ -22,7 +22,7 @@ from ansorpy.expr.intervals import (
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.passes.bind_sizes import refold
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
-from ansorpy.loopir.row_pieces import in_pieces
+from ansorpy.loopir.row_pieces import each_count
 
 WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
 _COUNTED: Final = (LoopKind.UNROLL, LoopKind.GROUP)
@@ -108,15 +108,15 @@ def _chosen(
     """Return `if the tile is whole: the body for whole tiles, else: the body for the tail`.
 
     Each branch is folded under its condition, which decides inner guards and extents. A tail that
-    a call decides is in pieces (`row_pieces`), alone if the facts say that the tile is not whole.
+    a call decides has code for each number of rows, alone if the facts say that no tile is whole.
     """
     whole, rest = _both(body, tail, ranges)
     most = Const(bounds(tail, ranges)[1])
     if variables(tail) & dims:
         known = bounds(tail, ranges, facts)[1]
         if known < most.value:
-            return in_pieces(body, tail, known + 1) or body
-        rest = in_pieces(body, tail, int(most.value)) or rest
+            return each_count(body, tail, known + 1) or body
+        rest = each_count(body, tail, int(most.value)) or rest
     conds = [Binary("ge", part, most) for part in _parts(tail) if not _known(part)]
     changed = frozenset({*variables(tail), *_bounded_by(tail, body)})
     chosen = If(reduce(partial(Binary, "and"), conds), whole, rest)
