@@ -14,6 +14,7 @@ from ansorpy.loopir.passes.extend_tiles import extend_tiles
 from ansorpy.loopir.passes.hoist import hoist
 from ansorpy.loopir.passes.hoist_alloc import hoist_alloc
 from ansorpy.loopir.passes.hoist_init import hoist_init
+from ansorpy.loopir.passes.live_vectors import live_vectors
 from ansorpy.loopir.passes.non_temporal_stores import non_temporal_stores
 from ansorpy.loopir.passes.normalize_parallel import normalize_parallel
 from ansorpy.loopir.passes.pad import pad
@@ -78,6 +79,8 @@ def lower_for_cpu(
     yield "unroll", (program := unroll(program, budgets, target.registers))
     # After unrolling: tiles that unrolling names one by one stay as they are.
     yield "transpose_blockwise", (program := transpose_blockwise(program))
+    # After all passes that make tiles of registers, or look for a loop around one tile.
+    yield "live_vectors", (program := live_vectors(program))
     # Hints of stores and loads come last: they change no statement that a pass above looks for.
     yield "non_temporal_stores", (program := non_temporal_stores(program, target))
     yield "prefetch", prefetch(program, target)
@@ -90,7 +93,8 @@ def lower_for_cuda(
 
     Left out: splits by a choice of tensors (`split_choices`: a thread loads one), matrices of a CPU
     (`zero_init`), windows that slide along the lanes of a register and shuffles of its lanes
-    (`reuse_window`, `transpose_blockwise`), hints to caches (`non_temporal_stores`, `prefetch`).
+    (`reuse_window`, `transpose_blockwise`), tails of dims (`live_vectors`: a GPU needs numbers),
+    hints to caches (`non_temporal_stores`, `prefetch`).
 
     Args:
         program, sizes, budgets: as `lower_for_cpu` takes them.

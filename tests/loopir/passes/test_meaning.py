@@ -183,6 +183,7 @@ _AFTER = {
     "stages": _all_is_tiled,
     "whole_blocks": _all_is_tiled,
     "transpose_blockwise": _all_is_tiled,
+    "live_vectors": _all_is_tiled,
     "non_temporal_stores": _all_is_tiled,
     "prefetch": _all_is_tiled,
 }

@@ -26,6 +26,7 @@ from ansorpy.plan.bind import passes
 from ansorpy.replay import plan_from_text
 from ansorpy.target import Target, cuda_target
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import widest
 from tests.conftest import Golden
 
 FILE: Final = Path(__file__).parent / "cases.json"
@@ -101,6 +102,7 @@ def test_rewrite(name: str, golden: Golden) -> None:
 def test_the_rewrite_of_a_case_keeps_the_meaning(name: str) -> None:
     """Random Dags, in `test_meaning`, may lack the statements that a pass changes."""
     dag, _, after = rewritten(name)
-    case = make_cases(dag, 0)[0]
-    got = run(after, {**case.inputs, **constants(dag)})
+    case = make_cases(widest(dag), 0)[0]
+    largest = {dim.var.name: dim.counts[1] for dim in after.dims}
+    got = run(after, {**case.inputs, **constants(dag)}, largest)
     assert compare_all(case, got.__getitem__, after.by_name) is None
