@@ -267,17 +267,28 @@ class Bound:
             runner.ahead(*self.ordered())
             room[READY] = True
 
-    def plain(self) -> Callable[[], Any] | None:
-        """Return the bare call if no array is copied or made anew at a call; else None."""
-        if self.out is None or any(own is not a for _, own, a in (*self.given, *self.wanted)):
+    def into_out(self) -> Callable[[], Any] | None:
+        """Return the bare call, between copies of arrays that need them; None without `out`."""
+        if self.out is None:
             return None
         launch, out = self.runner.bound(self.ordered()), self.out
+        copied = [(region(own, a.shape), a, t) for t, own, a in self.given if own is not a]
+        before = [(own, array) for own, array, t in copied if t.role != "weight"]
+        after = [(a, region(own, a.shape)) for _, own, a in self.wanted if own is not a]
 
         def call() -> Any:
             launch()
             return out
 
-        return call
+        def copying_call() -> Any:
+            for goal, source in before:
+                np.copyto(goal, source)
+            launch()
+            for goal, source in after:
+                np.copyto(goal, source)
+            return out
+
+        return copying_call if before or after else call
 
     def __call__(self) -> Any:
         """Run; return the results."""
@@ -386,7 +397,7 @@ class Runner:
         """
         bound = Bound(self, {}, inputs, out)
         bound.begun = True  # arrays may change before the first call
-        return bound.plain() or bound
+        return bound.into_out() or bound
 
     def bound(self, arrays: Sequence[Array]) -> Callable[[], None]:
         """Return `launch` on these arrays, as a function without arguments."""

@@ -64,7 +64,7 @@ def test_memory_of_a_caller_is_taken_and_no_other_is_written(path: Path) -> None
     call = kernel.prepare(*given, out=out)
     assert call() is out
     np.testing.assert_array_equal(out, wanted)
-    given[0][:] = 1
+    given[0][:], given[2][:, 4] = 1, 2  # memory that is taken, and memory that is copied
     np.testing.assert_array_equal(call(), np.maximum(given[0] @ given[1], 0) @ given[2])
     assert (whole[[0, 6]] == 7.0).all()
 
