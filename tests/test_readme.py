@@ -188,4 +188,4 @@ def test_the_shell_snippets_run_one_after_the_other(tmp_path: Path) -> None:
                 )
     assert (tmp_path / "conv" / "kernel.py").exists()
     assert (tmp_path / "mm.zip").read_bytes().startswith(b"PK")
-    assert len(list((tmp_path / "kernels").glob("*.zip"))) == 2  # tuned here, pulled
+    assert len(list((tmp_path / "kernels").glob("*.zip"))) == 3  # two tuned here, one pulled
