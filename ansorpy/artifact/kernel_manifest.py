@@ -8,7 +8,7 @@ from typing import Any
 
 from ansorpy.artifact.harness import Test
 from ansorpy.artifact.kernel_file import dim_specs, output_names, tensors
-from ansorpy.artifact.manifest import InputEntry, TensorEntry, entry, picked
+from ansorpy.artifact.manifest import DimEntry, InputEntry, TensorEntry, entry, picked
 from ansorpy.artifact.package import LIBRARY
 from ansorpy.artifact.rate import rate_of
 from ansorpy.codegen.exported_types import Library
@@ -40,7 +40,7 @@ def about(
         **picked(record, "row", "compile_s"),
         "inputs": [entry(InputEntry, node, specs[node.name]) for node in dag.placeholders],
         "outputs": [entry(TensorEntry, specs[name]) for name in output_names(dag)],
-        **({"dims": [one._asdict() for one in dim_specs(dag)]} if dims_of(dag) else {}),
+        **({"dims": [entry(DimEntry, one) for one in dim_specs(dag)]} if dims_of(dag) else {}),
         "target": {
             **{name: target.facts()[name] for name in ("kind", "cpu", "vector_bits", "features")},
             "needs": list(needs),

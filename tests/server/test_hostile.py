@@ -19,7 +19,7 @@ from tests.server.hostile import BODIES, BOMBS, CANARY
 from tests.server.process import process
 from tests.server.service import Service, service
 
-MAX_REPLY_BYTES = 40 * 540  # 40 tasks of 540 bytes
+MAX_REPLY_BYTES = 40 * 560  # 40 tasks of 560 bytes
 MAX_BOMB = 10.0  # times `beside_s`, about 10 ms on a quiet machine; seen: 7.9 and less
 BOMB_TRIES = 25  # imports, collections and other processes delay some; a failing bomb takes all
 MAX_GROWTH_BYTES = 64 << 20

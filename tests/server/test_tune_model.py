@@ -112,7 +112,7 @@ def test_a_range_leaves_an_extent_to_each_call(model: Path, symbol: str, name: s
     ("arguments", "message"),
     [
         (["--shape", "x=2;16"], "cannot read --shape x=2;16 because of its form; expected"),
-        (["--bind", "batch=nan"], "cannot read --bind batch=nan because of its form"),
+        (["--bind", "batch=nan"], "cannot bind 'batch' to 'nan' because of its form"),
         (["--bind", "batch"], "cannot read --bind batch because of its form; expected NAME=512,"),
         (["--bind", "batch=1.."], "cannot read --bind batch=1.. because of its form; expected"),
         (["--bind", "batch=4..2"], "cannot take the range 4..2 of dim batch because it is empty"),

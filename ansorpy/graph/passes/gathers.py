@@ -19,10 +19,8 @@ def gathers(graph: Graph, only: Collection[str] | None = None) -> Rewritten:
     Rewrite      Gather(x, [[0, 1, ... n - 1]], axis) -> Reshape(x)
     Not handled  another order of axes, which would be a Transpose; indices that depend on dims: a
                  model with dims is rewritten at each of its sizes before they are merged
-    Source       our own: exporters index a mask by the numbers of its rows and columns
-
-    Args:
-        only: results of the nodes to replace; all unless given.
+    Source       our own: exporters index a mask by the numbers of its rows and columns. Of the
+                 nodes that have the results in `only`, if given
     """
 
     def rule(node: Node, at: Rewriter) -> Sequence[str] | None:
