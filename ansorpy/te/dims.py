@@ -197,13 +197,17 @@ def dims_in(extents: Iterable[object]) -> tuple[Dim, ...]:
 def sum_of(name: str, terms: Sequence[Dim | int]) -> Dim:
     """Return the dim whose size is the sum of dims and numbers; its weights are not known.
 
+    The terms of a sum among them are its own terms.
+
     Raises:
         SpecError: the name is no identifier, or the largest size exceeds the limit of an extent.
     """
     dims = [one for one in terms if isinstance(one, Dim)]
     number = sum(one for one in terms if not isinstance(one, Dim))
     ends = (sum(map(least, dims)) + number, sum(one.high for one in dims) + number)
-    names = [one.name for one in dims]
+    parts = [part for one in dims for part in one.terms or (one.name,)]
+    names = [part for part in parts if isinstance(part, str)]
+    number += sum(part for part in parts if isinstance(part, int))
     return Dim(name, *ends, terms=(*names, number) if number else names)
 
 

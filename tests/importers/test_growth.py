@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from ansorpy import te
+from ansorpy.bundle.load import load_model
 from ansorpy.errors import GraphError
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Graph
@@ -21,6 +22,7 @@ from ansorpy.importers.onnx_file import graph_of_model
 from ansorpy.model.simplify import simplify_file
 from ansorpy.te.dims import Dim
 from tests.importers.test_dims import Array, Writer, agree, divided, floats, linear
+from tests.model.test_sizes import bundle_of
 
 PAST, NEW = te.dim("past", 0, 6), te.dim("new", 1, 4)
 SIZES = ((0, 1), (0, 4), (6, 4), (6, 1), (1, 1), (3, 2), (2, 3))
@@ -111,6 +113,21 @@ def test_rows_behind_a_number_of_rows() -> None:
     parted = divided(model, {"N": te.dim("N", 2, 9)})
     for n in (2, 5, 9):
         agree(model, parted, {"x": floats(n, 6)})
+
+
+def test_rows_behind_a_sum_of_rows(tmp_path: Path) -> None:
+    at = Writer(x=("a", 3), y=("b", 3), z=("c", 3))
+    rows = at("Concat", at("Concat", at.random(1, 3), "x", axis=0), "y", axis=0)
+    model = at.model(at("Softmax", at("Concat", rows, "z", axis=0), axis=0))
+    bind = {"a": te.dim("a", 1, 4), "b": te.dim("b", 2, 5), "c": te.dim("c", 1, 3)}
+    graph = graph_of_model(model, bind)
+    assert [one.terms for one in graph.dims[3:]] == [("a", 1), ("a", "b", 1), ("a", "b", "c", 1)]
+    bundle = load_model(bundle_of(graph, tmp_path / "m.zip"))
+    for sizes in ((1, 2, 1), (4, 5, 3), (2, 4, 1)):
+        inputs = {name: floats(n, 3) for name, n in zip("xyz", sizes, strict=True)}
+        agree(model, divided(model, bind), inputs)
+        (expected,) = run(graph, inputs).values()
+        np.testing.assert_allclose(bundle(inputs), expected, rtol=1e-5)
 
 
 def test_a_symbol_of_another_name_is_a_sum_or_the_same() -> None:
