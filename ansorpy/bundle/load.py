@@ -124,9 +124,13 @@ class LoadedModel:
         """
         return LoadedState(self._runner.state(), self.name)
 
-    def sample(self) -> dict[str, Any]:
-        """Return the inputs of the stored self-test by name; random ones if there is none."""
-        arrays = self._runner.random_inputs(np.random.default_rng(0))
+    def sample(self, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """Return the inputs of the stored self-test by name; random ones if there is none.
+
+        Args:
+            sizes: of all dims: parts of the inputs; the largest ones unless given.
+        """
+        arrays = self._runner.random_inputs(np.random.default_rng(0), sizes)
         return {tensor.name: a for tensor, a in zip(self.inputs, arrays, strict=True)}
 
     def selftest(self) -> list[str]:
@@ -144,12 +148,17 @@ class LoadedModel:
         """Return the wall times of calls in seconds, fastest first."""
         return self._runner.bench(seconds)
 
-    def profile(self, runs: int = 100) -> list[float]:
+    def profile(
+        self, runs: int = 100, sizes: Sequence[Mapping[str, int]] | None = None
+    ) -> list[float]:
         """Return the least time of every step in seconds, in the order of `manifest["steps"]`.
 
         If outputs are copied, one more time follows.
+
+        Args:
+            sizes: of all dims, over which a time is the mean; the timed ones unless given.
         """
-        return self._runner.profile(runs)
+        return self._runner.profile(runs, sizes)
 
     def bound(self) -> dict[str, Array]:
         """Return by name the inputs of the model's file whose value the bundle was made for."""

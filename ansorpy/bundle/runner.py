@@ -136,17 +136,21 @@ class ModelRunner(Runner):
         """
         return ModelState(self, self.facts)
 
-    def profile(self, runs: int = 100) -> list[float]:
+    def profile(
+        self, runs: int = 100, sizes: Sequence[Mapping[str, int]] | None = None
+    ) -> list[float]:
         """Return the least time of every step in seconds, in runs of the whole model.
 
         Each includes a call from Python, about a microsecond. A last, further step copies outputs
-        if any are copies. With dims, a time is the weighted mean over the timed sizes.
+        if any are copies. With dims, a time is the mean over sizes; unless given, these are the
+        timed ones with their weights.
         """
-        rng, every = np.random.default_rng(0), self.timed_sizes()
-        weights = next((dim.weights for dim in self.dims.values()), ()) or (1.0,) * len(every)
+        rng, every = np.random.default_rng(0), self.timed_sizes() if sizes is None else sizes
+        told = next((dim.weights for dim in self.dims.values()), ()) if sizes is None else ()
+        weights = told or (1.0,) * len(every)
         means_s = [0.0] * self.facts["native_steps"]
-        for sizes, weight in zip(every, weights, strict=True):
-            inputs = [aligned_copy(one) for one in self.random_inputs(rng, sizes)]
+        for at, weight in zip(every, weights, strict=True):
+            inputs = [aligned_copy(one) for one in self.random_inputs(rng, at)]
             calls = self.steps(self.arguments(Bound(self, {}, inputs, None).ordered()))
             least_s = [math.inf] * len(calls)
             for _ in range(max(2, runs)):

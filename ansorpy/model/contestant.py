@@ -6,7 +6,7 @@ Reads one JSON object per line and answers in the same way:
 
     {"do": "prepare", "inputs": NPZ, "names": [NAME, ...], "outputs": NPZ, "weights": [W, ...]}
                                       load, run once, write the outputs; asked again: other inputs
-    {"do": "visit", "seconds": S}     run for S seconds: times in seconds
+    {"do": "visit", "seconds": S}     run for S seconds: times in seconds, medians of the sizes
 
 The arrays are one of each name, in order, at each size of the dims. A time is the mean over sizes,
 with these weights; without any, all sizes are equal.
@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -215,22 +216,27 @@ def _listed(results: Any) -> Sequence[Array]:
     return list(results.values()) if isinstance(results, Mapping) else list(results)
 
 
-def visit(calls: Sequence[Call], seconds: float, weights: Sequence[float] = ()) -> list[float]:
-    """Return the seconds of each call during a visit: the weighted mean of a call at each size."""
-    shares = [one / sum(weights) for one in weights] or [1.0 / len(calls)] * len(calls)
+def visit(calls: Sequence[Call], seconds: float) -> list[list[float]]:
+    """Return the seconds of the calls during a visit: rows of a call at each size."""
     for _ in range(WARM_CALLS):
         for call in calls:
             call()
-    times: list[float] = []
+    rows: list[list[float]] = []
     end = time.perf_counter() + seconds
-    while (time.perf_counter() < end or len(times) < MIN_CALLS) and len(times) < MAX_TIMES:
-        mean_s = 0.0
-        for call, share in zip(calls, shares, strict=True):
+    while (time.perf_counter() < end or len(rows) < MIN_CALLS) and len(rows) < MAX_TIMES:
+        rows.append([])
+        for call in calls:
             begin = time.perf_counter()
             call()
-            mean_s += share * (time.perf_counter() - begin)
-        times.append(mean_s)
-    return times
+            rows[-1].append(time.perf_counter() - begin)
+    return rows
+
+
+def told_times(rows: Sequence[Sequence[float]], weights: Sequence[float]) -> dict[str, Any]:
+    """Return the answer to a visit: mean times over the sizes, and the median at each size."""
+    shares = [one / sum(weights) for one in weights] or [1.0 / len(rows[0])] * len(rows[0])
+    means = [sum(share * one for share, one in zip(shares, row, strict=True)) for row in rows]
+    return {"times_s": means, "of_sizes_s": [median(one) for one in zip(*rows, strict=True)]}
 
 
 class RacedModel:
@@ -251,7 +257,7 @@ class RacedModel:
         try:
             if asked["do"] == "visit":
                 assert self._calls, "a contestant prepares before its first visit"
-                return {"times_s": visit(self._calls, asked["seconds"], self._weights)}
+                return told_times(visit(self._calls, asked["seconds"]), self._weights)
             begin = time.perf_counter()
             if self._opened is None:
                 self._opened = self._open_model()

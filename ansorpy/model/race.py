@@ -50,7 +50,7 @@ class Standing:
     `visits_s` has the median call of each visit, `least_s` the fastest call of all. `error` is the
     largest distance to the first contestant, as a share of its largest element. `failed` is the
     reason of a contestant without times. `slowdown` tells how much work of others slowed the
-    machine down.
+    machine down. `of_sizes_s` has the median visit of the median call at each size of dims.
     """
 
     runtime: str
@@ -60,6 +60,7 @@ class Standing:
     error: float | None = None
     failed: str = ""
     slowdown: float = 1.0
+    of_sizes_s: tuple[float, ...] = ()
 
     @property
     def median_s(self) -> float:
@@ -118,6 +119,7 @@ def race(
             with np.load(folder / f"{number}.npz", allow_pickle=False) as file:
                 outputs[number] = [file[name] for name in file.files]
         times: dict[int, list[list[float]]] = {number: [] for number in running}
+        of_sizes: dict[int, list[list[float]]] = {number: [] for number in running}
         slow: dict[int, list[float]] = {number: [] for number in running}
         cores = slot_cores(threads)
         for turn in range(rounds):
@@ -134,6 +136,7 @@ def race(
                     del running[number]
                 else:
                     times[number].append(answer["times_s"])
+                    of_sizes[number].append(answer["of_sizes_s"])
                     slow[number].append(slowdown(others_s, len(cores), wall_s))
     return tuple(
         Standing(entry.runtime, failed=failed[number])
@@ -145,6 +148,7 @@ def race(
             sum(map(len, times[number])),
             distance(outputs[number], outputs[0]) if 0 in outputs else None,
             slowdown=median(slow[number]),
+            of_sizes_s=tuple(median(one) for one in zip(*of_sizes[number], strict=True)),
         )
         for number, entry in enumerate(entries)
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ansorpy.errors import PackageError, SpecError
+from ansorpy.server.commands import sizes
 from ansorpy.server.commands.common import NOTHING_SURVIVED, WRONG_INPUT, stop, wrong_input
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ Inputs = Annotated[
 def run(
     bundle: Bundle,
     inputs: Inputs = None,
+    dim: sizes.Sizes = None,
     outputs: Annotated[Path | None, typer.Option(help="Write the results to an .npz file.")] = None,
     cores: Threads = None,
 ) -> None:
@@ -49,14 +51,16 @@ def run(
       ansorpy run model.zip --inputs in.npz --outputs out.npz
 
     \b
-    Without --inputs the sample in the bundle is run, and its result is checked.
+    Without --inputs the sample in the bundle is run, and its result is checked; with --dim a part
+    of the sample, of one size of each dim.
     Exit codes: 0 done, 2 wrong input, 3 the sample gave another result.
     """
     from ansorpy.artifact.npz import write_npz
 
     with wrong_input():
         model = opened(bundle, cores)
-        given = arrays_of(model, inputs)
+        at = None if dim is None else _one_size(model, dim, inputs)
+        given = arrays_of(model, inputs) if at is None else model.sample(at)
         try:
             found = model(given)
         except (TypeError, ValueError) as error:
@@ -71,7 +75,7 @@ def run(
                 raise SpecError(f"cannot write {outputs} because {reason}") from error
     for name, array in named.items():
         typer.echo(f"{name}: {array.dtype}{list(array.shape)} {range_of(array)}")
-    if inputs is None:
+    if inputs is None and dim is None:
         mistakes = model.selftest()
         typer.echo("\n".join(mistakes) if mistakes else "self-test: as expected", err=True)
         if mistakes:
@@ -91,6 +95,7 @@ def bench(
         str, typer.Option(help="FILE:NAME of a function that returns the module, for torch.")
     ] = "",
     inputs: Inputs = None,
+    dim: sizes.Sizes = None,
     cores: Threads = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds of timing per runtime.")] = 5.0,
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Turns of each runtime.")] = 5,
@@ -109,6 +114,7 @@ def bench(
     \b
     Example:
       ansorpy bench model.zip --model model.onnx --against ort --against openvino
+      ansorpy bench model.zip --dim length=1,17,64,128
 
     \b
     Each runtime has a process of its own, and all but one stand still.
@@ -133,26 +139,62 @@ def bench(
                 "cannot race against ort or openvino because they need the model's file;"
                 " expected --model FILE"
             )
-        every = ours.timed_samples if inputs is None else (arrays_of(ours, inputs),)
+        own = _of_sizes(dim, inputs)
+        at = sizes.sizes_of(ours, dim) if own else []
+        every = [ours.sample(one) for one in at] or ours.timed_samples
+        if inputs is not None:
+            every = [arrays_of(ours, inputs)]
         entries = [Entry(OURS, bundle), *(Entry(name, file, module) for name in asked)]
         arrays = [{**one, **ours.bound()} for one in every]
-        weights = ours.timed_weights if inputs is None else ()
+        weights = ours.timed_weights if inputs is None and not own else ()
         standings = race(entries, arrays, threads, seconds, rounds, weights)
         if standings[0].failed:
             raise SpecError(f"cannot run {bundle} because of {standings[0].failed}")
-    rows = profiled(ours, seconds, standings[0].median_s) if profile else []
-    sizes = len(every) if ours.dims and inputs is None else 0
+    rows = profiled(ours, seconds, standings[0].median_s, at or None) if profile else []
+    count = len(every) if ours.dims and inputs is None else 0
     peers = tuple(map(name_of, asked))
-    verdict = verdict_of(tuple(standings), peers, threads, _oracle(ours), sizes=sizes)
+    verdict = verdict_of(tuple(standings), peers, threads, _oracle(ours), sizes=count)
     if as_json:
         told = as_object(ours, threads, standings, verdict) | ({"profile": rows} if profile else {})
+        told |= {"sizes": sizes.as_objects(at, standings)} if at else {}
         typer.echo(json.dumps(told, indent=2))
         return
-    typer.echo(as_table(ours, threads, standings, sizes))
+    typer.echo(as_table(ours, threads, standings, count))
+    if at:
+        typer.echo(sizes.as_table(at, standings))
     if asked:
         typer.echo(str(verdict))
     if profile:
         typer.echo(as_profile(rows))
+
+
+def _of_sizes(dim: list[str] | None, inputs: Path | None) -> bool:
+    """Return True if sizes are asked for.
+
+    Raises:
+        SpecError: arrays that have sizes are given, too.
+    """
+    if dim is not None and inputs is not None:
+        raise SpecError(
+            f"cannot take {sizes.OPTION} beside --inputs because the arrays decide the sizes;"
+            " expected one of both"
+        )
+    return dim is not None
+
+
+def _one_size(model: "LoadedModel", dim: list[str], inputs: Path | None) -> dict[str, int]:
+    """Return the only size of each dim that options ask for.
+
+    Raises:
+        SpecError: there are several.
+    """
+    _of_sizes(dim, inputs)
+    found = sizes.sizes_of(model, dim)
+    if len(found) > 1:
+        raise SpecError(
+            f"cannot run at {len(found)} sizes because a run has one result; expected one size"
+        )
+    return found[0]
 
 
 def opened(bundle: Path, threads: int | None) -> "LoadedModel":
@@ -278,7 +320,12 @@ def as_table(
     return "\n".join(lines)
 
 
-def profiled(model: "LoadedModel", seconds: float, call_s: float) -> list[dict[str, Any]]:
+def profiled(
+    model: "LoadedModel",
+    seconds: float,
+    call_s: float,
+    at: Sequence[Mapping[str, int]] | None = None,
+) -> list[dict[str, Any]]:
     """Return the times of kernels and hosted functions inside the model, the slowest first.
 
     `inside_s` is the sum of the least times of the steps in runs of the whole model; `alone_s` the
@@ -287,8 +334,9 @@ def profiled(model: "LoadedModel", seconds: float, call_s: float) -> list[dict[s
     Args:
         seconds: about the time that this may take.
         call_s: the time of one call of the model.
+        at: sizes of dims, over which a time is the mean; the timed ones unless given.
     """
-    times_s = model.profile(int(min(MOST_RUNS, max(1.0, seconds / call_s))))
+    times_s = model.profile(int(min(MOST_RUNS, max(1.0, seconds / call_s))), at)
     steps: Sequence[Mapping[str, Any]] = model.manifest["steps"]
     rows: dict[str, dict[str, Any]] = {}
     for step, inside_s in zip([*steps, COPIES], times_s, strict=False):

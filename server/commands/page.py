@@ -40,7 +40,7 @@ class Panel:
 PANELS: Final = (
     Panel(
         "Input",
-        ("bind", "shape", "inputs", "model", "against", "module", "dag", "workload", "from",
+        ("bind", "shape", "inputs", "dim", "model", "against", "module", "dag", "workload", "from",
          "operator", "on"),
     ),
     Panel(

@@ -9,7 +9,7 @@ import pytest
 from ansorpy.codegen.loader import build, load
 from ansorpy.expr.expr import Const
 from ansorpy.frontends.tc.text import parse
-from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.loopir.nodes import SIZES, Buffer, Scope
 from ansorpy.measure.host import local_target
 from ansorpy.measure.timing import paired_benchmark
 from ansorpy.measure.timing.cold_weights import (
@@ -169,3 +169,29 @@ def test_one_call_is_its_own_turn() -> None:
         raise AssertionError
 
     assert in_turns([call]) is call
+
+
+@pytest.mark.parametrize(("total", "turns"), [(4001, 2), (28_000, 7)])
+def test_calls_of_any_size_go_round_the_copies(total: int, turns: int) -> None:
+    scopes = {"A": Scope.INPUT, "W": Scope.INPUT, "packed": Scope.GLOBAL, SIZES: Scope.SIZES}
+    buffers = tuple(
+        Buffer(name, "int64" if name == SIZES else "float32", (Const(n),), scope)
+        for (name, scope), n in zip(scopes.items(), (ELEMENTS, 500, 500, 1), strict=True)
+    )
+    built = FakeBuilt("x", buffers, steady=("A", "W", "packed"))
+    weight = np.ones(500, np.float32)
+    cases = tuple(
+        Case(
+            f"{size}", {"A": np.zeros(ELEMENTS, np.float32), "W": weight}, (),
+            constant=("W",), sizes=(size,), weight=1.0,
+        )
+        for size in (1, 4, 9)
+    )  # fmt: skip
+    code = Recorder()
+    bound = Workplace(cases, {}).bind_timed(code, built, cold_bytes=total)
+    for _ in range(2 * turns):
+        bound.call()
+    weights = [place[1] for place in code.called]
+    assert len(set(weights)) == len({place[2] for place in code.called}) == turns
+    assert len({place[0] for place in code.called}) == 3  # inputs differ by size only
+    assert all(len(set(weights[k : k + turns])) == turns for k in range(5 * turns))

@@ -161,7 +161,8 @@ def test_each_copy_has_inputs_of_each_size_and_shares_the_other_buffers() -> Non
     plan = naive(dag, target)
     built = build(bind(plan, plan.smallest_row, target), target)
     timed = timed_cases(make_cases(dag, seed=0, edges=False))
-    bound = Workplace(tuple(timed), {}).bind_timed(load(built), built, cores=cores(3))
+    place = Workplace(tuple(timed), {})  # it holds the inputs of each size
+    bound = place.bind_timed(load(built), built, cores=cores(3))
     assert isinstance(bound.call, EachSize)
     assert len(bound.call.calls) == len(timed) == 5
     outputs = [bound.memory.arrays["C"], *(one["C"] for one in bound.copies[:2])]

@@ -11,7 +11,7 @@ import pytest
 from ansorpy.graph.graph import Array
 from ansorpy.measure.cores import slot_cores, usable_cores
 from ansorpy.measure.timing.turn_process import TurnProcess
-from ansorpy.model.contestant import each, visit
+from ansorpy.model.contestant import each, told_times, visit
 from ansorpy.model.race import Entry, command_of, distance, race
 
 
@@ -82,6 +82,7 @@ def test_a_time_is_the_mean_over_sizes_and_outputs_of_all_are_compared(tmp_path:
     right, wrong = race(entries, every, 1, 0.02, rounds=1)
     assert (right.error, wrong.error) == (0.0, 0.5)  # wrong at the second size only
     assert wide.count(2) == wide.count(4) == wrong.calls + 4
+    assert len(right.of_sizes_s) == len(wrong.of_sizes_s) == 2
 
 
 def test_a_time_is_weighted_by_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,8 +98,10 @@ def test_a_time_is_weighted_by_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         return call
 
     calls = [taking(1.0), taking(5.0)]
-    assert visit(calls, 0.0) == pytest.approx([3.0] * 3)
-    assert visit(calls, 0.0, (3.0, 1.0)) == pytest.approx([2.0] * 3)
+    rows = visit(calls, 0.0)
+    assert told_times(rows, ())["times_s"] == pytest.approx([3.0] * 3)
+    assert told_times(rows, (3.0, 1.0))["times_s"] == pytest.approx([2.0] * 3)
+    assert told_times(rows, ())["of_sizes_s"] == pytest.approx([1.0, 5.0])
 
 
 def test_a_contestant_that_fails_has_a_reason_and_no_times(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """First answers of ranges of sizes: they share the packed form of each weight."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +21,8 @@ from ansorpy.target import CpuTarget
 from ansorpy.te.dag import Dag
 from ansorpy.te.dims import at_sizes, dims_of, in_range, ranges_of
 from ansorpy.tuner.race import first_answer
+from ansorpy.tuner.race.range_choices import Ranked, choose_ranges
+from ansorpy.tuner.tasks.identity import Identity
 from ansorpy.tuner.tasks.ranges import JoinedSpace, with_small_packs
 from ansorpy.tuner.tasks.search_space import SearchSpace
 from ansorpy.tuner.tasks.task import Task
@@ -28,6 +32,11 @@ TARGET = CpuTarget(cores=1, vector_bits=512, registers=32)
 MODEL = RooflineModel(TARGET)
 MOST = 1.3  # ratio of packed bytes to packed bytes of the largest size by itself
 PRODUCT = "def mm(float(M in 1..128, 768) A, const float(768, 768) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"  # noqa: E501
+
+
+def cold(identity: Identity) -> Identity:
+    """Return the identity of a task of a model whose weights come from memory."""
+    return replace(identity, copies_bytes=1 << 25)
 
 
 def task_of(dag: Dag, opened: Callable[[int, int], bool] = lambda number, count: True) -> Task:
@@ -46,10 +55,15 @@ def task_of(dag: Dag, opened: Callable[[int, int], bool] = lambda number, count:
     return Task(task.identity, SearchSpace(dag, TARGET, own), parts=parts)
 
 
+def level(_: Task, candidates: list[Candidate], __: float) -> Ranked:
+    """Return equal times of all candidates."""
+    return [(one, 1.0) for one in candidates]
+
+
 def packed_bytes(dag: Dag) -> list[int]:
     """Return the bytes of packs of the choices that are timed together."""
     task = task_of(dag)
-    choices = first_answer.attempts_of(task, MODEL, 0, timed=True)[0]
+    choices = first_answer.attempts_of(task, MODEL, 0, level)[0]
     return [sum(packs_of(task.space.program(one)).values()) for one in choices]
 
 
@@ -75,6 +89,29 @@ def test_ranges_of_a_layer_of_a_model_share_the_packs_of_its_weights() -> None:
     found = sum(packed_bytes(dag)[0] for dag in dags)
     alone = sum(packed_bytes(largest(dag))[0] for dag in dags)
     assert 0 < found <= MOST * alone
+
+
+def test_times_with_cold_weights_tell_which_ranges_share_packs() -> None:
+    (dag,) = parse(PRODUCT)
+    task = task_of(dag)
+    parts = [replace(part, identity=cold(part.identity)) for part in task.parts]
+    ranker = partial(first_answer._ranked, model=MODEL, seed=0)
+    spaces = [part.space for part in parts]
+    asked: list[str] = []
+
+    def own_form(part: Task, candidates: list[Candidate], _: float) -> Ranked:
+        asked.append(part.name)
+        form = part.space.packs(candidates[0]) if part is parts[0] else None
+        times = [(one, 1.0 if form in (None, part.space.packs(one)) else 1.5) for one in candidates]
+        return sorted(times, key=lambda pair: pair[1])
+
+    alike = choose_ranges(parts, ranker, MODEL, 0, level)[0]
+    packs = [space.packs(one) for space, one in zip(spaces, alike, strict=True)]
+    assert all(one == packs[0] for one in packs)
+    apart = choose_ranges(parts, ranker, MODEL, 0, own_form)[0]
+    packs = [space.packs(one) for space, one in zip(spaces, apart, strict=True)]
+    assert packs[1] == packs[2] == packs[3]
+    assert set(asked) == {part.name for part in parts}
 
 
 def test_a_range_between_others_gets_their_best_plans() -> None:

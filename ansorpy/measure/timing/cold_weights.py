@@ -72,11 +72,16 @@ def copied(array: Array) -> Array:
 
 def in_turns(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
     """Return a function that calls the given functions in turns, one at each call."""
-    if len(calls) == 1:
-        return calls[0]
-    turns = cycle(calls)
+    return in_common_turns([calls])[0]
 
-    def call() -> None:
-        next(turns)()
 
-    return call
+def in_common_turns(rows: Sequence[Sequence[Callable[[], None]]]) -> list[Callable[[], None]]:
+    """Return a function for each row of calls, one per copy: a call of any takes the next copy."""
+    if len(rows[0]) == 1:
+        return [row[0] for row in rows]
+    turns = cycle(range(len(rows[0])))
+
+    def of(row: Sequence[Callable[[], None]]) -> Callable[[], None]:
+        return lambda: row[next(turns)]()
+
+    return [of(row) for row in rows]

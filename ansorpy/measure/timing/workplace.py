@@ -9,7 +9,7 @@ from typing import Final
 
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.backend import CallableCode, MachineCode, TimedCall
-from ansorpy.measure.timing.cold_weights import copied, copies, in_turns
+from ansorpy.measure.timing.cold_weights import copied, copies, in_common_turns, in_turns
 from ansorpy.measure.timing.drift import Reference
 from ansorpy.measure.timing.each_size import EachSize
 from ansorpy.measure.timing.side_by_side import SideBySide, on_core
@@ -118,29 +118,38 @@ class Workplace:
         cold_bytes: int = 0,
         cores: Sequence[int] = (),
     ) -> BoundKernel:
-        """Return a kernel as it is timed: on the first case, or at all sizes of its dims."""
+        """Return a kernel as it is timed: on the first case, or at all sizes of its dims.
+
+        The calls go round the copies of the weights, whatever their sizes.
+        """
         first, *others_timed = timed_cases(self.cases)
         if not others_timed:
             return self.bind(code, built, first, threads, cold_bytes, cores)
         memory = self.memory(built.buffers, first)
         code.run_ahead(memory.addresses)
-        calls, kept = list[Callable[[], None]](), _copied_on(cores[1:], memory.arrays)
+        cold = cold_bytes if cold_bytes and not cores else 0
+        weights = _weights(built, first, memory)
+        made = copies(weights, cold) if cold else []
+        turns: list[dict[str, Array]] = [{}, *made]
+        calls, kept = list[list[Callable[[], None]]](), _copied_on(cores[1:], memory.arrays)
         others = kept[:]
         for case in (first, *others_timed):
             changed = {
                 buffer.name: self._array(buffer, case)
                 for buffer in built.buffers
                 if buffer.scope in (Scope.INPUT, Scope.SIZES)
+                and not (made and buffer.name in weights)
             }
             if cores:
                 of_call = _copied_on(cores[1:], changed)
                 kept += of_call
                 further = [one | new for one, new in zip(others, of_call, strict=True)]
-                calls.append(_side_by_side(code, [memory.arrays | changed, *further], cores))
+                calls.append([_side_by_side(code, [memory.arrays | changed, *further], cores)])
             else:
-                calls.append(_bound(code, memory.with_arrays(changed).addresses, threads))
-        weights = [case.weight for case in (first, *others_timed)]
-        return BoundKernel(EachSize(calls, weights), memory, kept)
+                places = [memory.with_arrays(changed | one) for one in turns]
+                calls.append([_bound(code, place.addresses, threads) for place in places])
+        shares = [case.weight for case in (first, *others_timed)]
+        return BoundKernel(EachSize(in_common_turns(calls), shares), memory, [*kept, *made])
 
     def clear(self) -> None:
         """Free all memory."""

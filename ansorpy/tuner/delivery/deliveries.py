@@ -125,8 +125,8 @@ class Deliveries:
 
     def choose_answer(self, task: Task, model: CostModel, seed: int, kind: Answer) -> None:
         """Take the best known candidate, or the choices of the model, and start to build them."""
-        timed = kind == "several" and not self._repeatable
-        attempts = self._attempts[task.name] = first_answer.attempts_of(task, model, seed, timed)
+        timer = self._timed_again if kind == "several" and not self._repeatable else None
+        attempts = self._attempts[task.name] = first_answer.attempts_of(task, model, seed, timer)
         if attempts and self._hasty:
             first_answer.prebuild(task, attempts[0], self._pools.racing(task))
 

@@ -30,7 +30,13 @@ from ansorpy.search import Candidate, EvolutionSettings, best_of_plans, evolve
 from ansorpy.state.steps import reformulated
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.race.export import export_program
-from ansorpy.tuner.race.range_choices import JOINED, choose_ranges, cost_of_score
+from ansorpy.tuner.race.range_choices import (
+    JOINED,
+    Timer,
+    choose_ranges,
+    cost_of_score,
+    weights_are_cold,
+)
 from ansorpy.tuner.race.results import empty_result
 from ansorpy.tuner.tasks.ranges import join
 from ansorpy.tuner.tasks.task import Task
@@ -97,14 +103,17 @@ class First:
         )
 
 
-def choose(task: Task, model: CostModel, seed: int) -> list[Candidate]:
+def choose(task: Task, model: CostModel, seed: int, timer: Timer | None = None) -> list[Candidate]:
     """Return the best candidates, best first: as measured where something was, else as foretold.
 
     The random numbers are its own: a search does not depend on whether it was asked.
+
+    Args:
+        timer: times choices of single ranges of a dim, if no trial has measured the task.
     """
     if task.parts and not task.history.ranked():
         ranker = partial(_ranked, model=model, seed=seed)
-        return join(task.space, choose_ranges(task.parts, ranker, model, seed))
+        return join(task.space, choose_ranges(task.parts, ranker, model, seed, timer))
     return [one for one, _ in _ranked(task, model, seed)]
 
 
@@ -135,17 +144,20 @@ def _ranked(
 
 
 def attempts_of(
-    task: Task, model: CostModel, seed: int, timed: bool = False
+    task: Task, model: CostModel, seed: int, timer: Timer | None = None
 ) -> list[list[Candidate]]:
     """Return the choices that may become the first answer: a list per attempt, timed together.
 
     Args:
-        timed: time the best choices of several plans, unless trials are known, and take the
-            fastest: no trial will correct the model.
+        timer: times choices of single ranges of a dim. The best choices of several plans are
+            timed, too, unless trials are known, and the fastest is taken: no trial will correct
+            the model. None: nothing is timed.
     """
-    found = choose(task, model, seed)
-    first = found[:JOINED] if task.parts else found
-    together = best_of_plans(first, TIMED) if timed and not task.history.ranked() else []
+    found = choose(task, model, seed, timer)
+    joined = 1 if weights_are_cold(task.parts) else JOINED  # what is timed alone has a best one
+    first = found[:joined] if task.parts else found
+    unknown = timer is not None and not task.history.ranked()
+    together = best_of_plans(first, TIMED) if unknown else []
     rest = [one for one in found if one not in together]
     return [one for one in (together, *([one] for one in rest[:ATTEMPTS])) if one]
 
