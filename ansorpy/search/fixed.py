@@ -32,6 +32,8 @@ def best_with(
         sizes: given sizes by name, which the row has.
         starts: rows that the search begins with, in which these sizes are replaced.
     """
+    if not sizes.keys() <= plan.column.keys():
+        return None  # a loop of one step has no tile size
     columns = [plan.column[name] for name in sizes]
     values = list(sizes.values())
 

@@ -154,3 +154,18 @@ def test_a_candidate_of_the_last_range_whose_packs_others_share_is_preferred() -
     near = [[widths[0][shared]], [widths[1][other]]]
     assert with_small_packs(spaces, near, further) == (widths[0][other], widths[1][other])
     assert asked == [0]
+
+
+def test_plans_of_equal_texts_may_have_other_sizes() -> None:
+    # Tile sizes of rows are missing in the range of one row.
+    (dag,) = parse(
+        "def rows(float(N in 1..8, 64) A, const float(64) B) -> (C) { C(i) +=! A(i,k) * B(k) }"
+    )
+    task = task_of(dag)
+    first, last = (part.space for part in (task.parts[0], task.parts[-1]))
+    common = set(first.texts) & set(last.texts)
+    columns = [
+        [one.plans[one.texts.index(text)].column for one in (first, last)] for text in common
+    ]
+    assert any(a.keys() != b.keys() for a, b in columns)
+    assert first_answer.choose(task, MODEL, 0, level)

@@ -95,7 +95,8 @@ def time_parallel(job: Trial) -> Measured | Failed:
     check_s = time.perf_counter() - start
     if first.sizes:
         cores = job.sampling.cores
-        bound = workplace(job.folder).bind_timed(loaded, job.built, job.threads, cores=cores)
+        place = workplace(job.folder)
+        bound = place.bind_timed(loaded, job.built, job.threads, cold_bytes, cores)
     watch("time in parallel")
     start = time.perf_counter()
     measured = _timed(bound.call, job)

@@ -167,8 +167,11 @@ def _moved(part: Task, other: Task, candidates: Sequence[Candidate]) -> list[Can
         text = other.space.texts[one.plan]
         if text in part.space.texts:
             number = part.space.texts.index(text)
-            rows = fit(part.space.plans[number], np.array([one.row], np.int64))
-            if legal(part.space.plans[number], rows).all():
+            own, model = part.space.plans[number], other.space.plans[one.plan]
+            if own.column.keys() != model.column.keys():
+                continue  # a loop of one step has no tile size
+            rows = fit(own, np.array([[one.row[model.column[name]] for name in own.column]]))
+            if legal(own, rows).all():
                 found.append(Candidate(number, tuple(map(int, rows[0]))))
     return list(dict.fromkeys(found))
 
