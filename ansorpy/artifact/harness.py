@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -124,6 +125,7 @@ def region(whole: Array, shape: tuple[int, ...]) -> Array:
     return whole if whole.shape == shape else whole[tuple(map(slice, shape))]
 
 
+@lru_cache(1024)  # asked of every tensor in every call
 def by_rows(tensor: TensorSpec) -> bool:
     """Return True if a smaller array is the start of the whole one: its first long axis varies."""
     if not tensor.dims:

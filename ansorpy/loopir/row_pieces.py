@@ -7,10 +7,11 @@ A loop over the rows would keep no sums in registers. Pieces of 8, 4, 2 and 1 ro
 code, but each piece reads the other operands again: 9 rows of a product took 1.12 times as long.
 """
 
+from collections.abc import Set
 from dataclasses import replace
 from typing import Final
 
-from ansorpy.expr.expr import Binary, Const, Expr
+from ansorpy.expr.expr import Binary, Const, Expr, variables
 from ansorpy.loopir.nodes import For, If, LoopKind, Stmt
 from ansorpy.loopir.rewrite import map_stmt, seq, walk_stmt
 
@@ -27,6 +28,13 @@ def each_count(body: Stmt, tail: Expr, most: int) -> Stmt | None:
         return None
     counts = map(Const, range(1, most))
     return seq(*(If(Binary("eq", tail, one), _counted(body, tail, one)) for one in counts))
+
+
+def is_piece(stmt: Stmt, dims: Set[str]) -> bool:
+    """Return True for the code of one number of rows; `dims` are variables of sizes."""
+    if not isinstance(stmt, If) or not isinstance(stmt.cond, Binary) or stmt.cond.op != "eq":
+        return False
+    return bool(variables(stmt.cond) & dims)
 
 
 def _counted(body: Stmt, tail: Expr, count: Const) -> Stmt:

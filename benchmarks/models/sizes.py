@@ -24,7 +24,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.artifact.harness import region
 from ansorpy.bundle.load import LoadedModel, load_model
 from ansorpy.graph.graph import Array
 from ansorpy.measure.cores import slot_cores
@@ -89,16 +88,6 @@ def drawn(model: LoadedModel, count: int, seed: int) -> list[Sizes]:
     return every
 
 
-def inputs_at(model: LoadedModel, sizes: Sizes) -> Inputs:
-    """Return the inputs of the self-test cut to these sizes, with those that were bound."""
-    found, sample = model.bound(), model.sample()
-    for one in model.inputs:
-        dims = one.dims or ("",) * len(one.shape)
-        shape = tuple(sizes.get(name, n) for name, n in zip(dims, one.shape, strict=True))
-        found[one.name] = np.ascontiguousarray(region(sample[one.name], shape))
-    return found
-
-
 def resident_bytes(runtime: str, file: Path, every: Sequence[Inputs], calls: int) -> list[int]:
     """Return the resident memory of a process: after one call at each size, and after `calls`."""
     with ExitStack() as stack:
@@ -144,7 +133,7 @@ def row_of(file: Path, bind: Mapping[str, str], args: Namespace) -> Row:
     bundle, seconds = bundle_of(file, bind, args.trials, args.bundles)
     model = load_model(bundle, threads=1)
     every = drawn(model, args.count, args.seed)
-    inputs = [inputs_at(model, sizes) for sizes in every]
+    inputs = [{**model.bound(), **model.sample(sizes)} for sizes in every]
     say(f"{bundle}: {seconds:.0f} s, {len(every)} sizes")
     memory = [model.manifest["memory"]["packed_bytes"]]
     symbols = [name for name, value in bind.items() if ".." in value]

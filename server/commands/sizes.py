@@ -63,7 +63,7 @@ def _size(dim: "DimSpec", text: str, value: str) -> int:
 
 
 def _whole(dims: Sequence["DimSpec"], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return sizes with those of sums.
+    """Return sizes, and the sizes of sums.
 
     Raises:
         SpecError: a sum is out of its range.

@@ -3,7 +3,7 @@
 for k in 64: acc += A[k]      ->      for k in 16: acc += A[4 k]; ... acc += A[4 k + 3]
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -15,8 +15,10 @@ from ansorpy.expr.products import conjuncts
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
 from ansorpy.loopir.passes.scalar_replacement import vectors
 from ansorpy.loopir.rewrite import in_order, map_phases, map_stmt, seq, substitute_stmt, walk_stmt
+from ansorpy.loopir.row_pieces import is_piece
 
 LONGEST: Final = 16  # iterations of a loop that is unrolled for the sake of masks
+PIECES: Final = 16  # pieces of a tail, about: together they are as long as a whole tile
 _NOTHING: Final = Seq(())
 
 
@@ -30,11 +32,13 @@ def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Prog
                  occurs in a mask together with points of the tile is unrolled completely, which
                  decides the mask. Copies whose operands do not fit into the registers two at a
                  time are `in_order`.
+                 A piece of a tail, of which there are many, has a share of the budget.
     Not handled  a tile whose sums and operands exceed `registers` vectors: LLVM would schedule
                  the loads of several copies too early, and spill.
     """
+    dims = frozenset(dim.var.name for dim in program.dims)
 
-    def change(stmt: Stmt) -> Stmt:
+    def change(pieces: Set[int], stmt: Stmt) -> Stmt:
         match stmt:
             case For(
                 extent=Const(value=extent), body=Tile(mask=None) as tile, kind=LoopKind.SERIAL
@@ -44,11 +48,24 @@ def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Prog
                     return stmt
                 if sums + 2 * operands > registers:
                     tile = replace(tile, hints=replace(tile.hints, in_order=True))
-                return _unroll(stmt, tile, int(extent), budget_of(stmt, budgets))
+                share = PIECES if id(stmt.body) in pieces else 1
+                return _unroll(stmt, tile, int(extent), budget_of(stmt, budgets) // share)
             case _:
                 return stmt
 
-    return map_phases(program, lambda body: map_stmt(map_stmt(body, _decided), change))
+    def unrolled(body: Stmt) -> Stmt:
+        decided = map_stmt(body, _decided)
+        # An unchanged statement stays the same object: `change` meets these very tiles.
+        pieces = {
+            id(part)
+            for piece in walk_stmt(decided)
+            if is_piece(piece, dims)
+            for part in walk_stmt(piece)
+            if isinstance(part, Tile)
+        }
+        return map_stmt(decided, partial(change, pieces))
+
+    return map_phases(program, unrolled)
 
 
 def budget_of(loop: For, budgets: Mapping[str, int]) -> int:

@@ -120,7 +120,7 @@ class Workplace:
     ) -> BoundKernel:
         """Return a kernel as it is timed: on the first case, or at all sizes of its dims.
 
-        The calls go round the copies of the weights, whatever their sizes.
+        Calls at all sizes go round the copies of the weights together.
         """
         first, *others_timed = timed_cases(self.cases)
         if not others_timed:

@@ -154,7 +154,7 @@ def attempts_of(
             the model. None: nothing is timed.
     """
     found = choose(task, model, seed, timer)
-    joined = 1 if weights_are_cold(task.parts) else JOINED  # what is timed alone has a best one
+    joined = 1 if weights_are_cold(task.parts) else JOINED  # times alone tell the best
     first = found[:joined] if task.parts else found
     unknown = timer is not None and not task.history.ranked()
     together = best_of_plans(first, TIMED) if unknown else []

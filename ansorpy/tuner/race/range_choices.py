@@ -128,7 +128,7 @@ def _by_time(
     """Return a choice that shares packed weights, as times of the ranges alone tell.
 
     First the best choices of several plans are timed. Then the last range tries the packs of the
-    fastest ones of the others, and each other range those of the fastest ones of the last.
+    fastest ones of the others, and each other range the packs of the fastest ones of the last.
     """
     timed = [
         timer(part, best_of_plans([one for one, _ in of_part], TIMED), ALONE_S)
@@ -198,8 +198,8 @@ def _like(
             return []
         return [Candidate(place, best[0])]
 
-    def like(number: int, other: Task, one: Candidate) -> list[Candidate]:
-        sizes = sizes_ahead(other.space.plans[one.plan], one.row)
-        return found(number, other.space.texts[one.plan], tuple(sizes.items())) if sizes else []
+    def like(number: int, other: Task, packed: Candidate) -> list[Candidate]:
+        sizes = sizes_ahead(other.space.plans[packed.plan], packed.row)
+        return found(number, other.space.texts[packed.plan], tuple(sizes.items())) if sizes else []
 
     return like

@@ -1,12 +1,16 @@
 """The innermost reduction is written out within its budget, and where registers suffice."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from ansorpy.expr.expr import Binary
 from ansorpy.loopir.interp import run
-from ansorpy.loopir.nodes import For, Program, Scope, Tile
+from ansorpy.loopir.nodes import For, If, Phase, Program, Scope, Stmt, Tile
 from ansorpy.loopir.passes.unroll import unroll
-from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.loopir.rewrite import in_order, seq, walk_stmt
+from ansorpy.te.dims import Dim
 from tests.loopir.build import add, buffer, c, lt, mul, program, read, store, v
 
 LANES = 16
@@ -27,8 +31,12 @@ def product(rows: int, vectors: int, depth: int) -> Program:
     )
 
 
+def tiles(body: Stmt) -> int:
+    return sum(isinstance(part, Tile) for part in walk_stmt(body))
+
+
 def copies(made: Program) -> int:
-    return sum(isinstance(s, Tile) for phase in made.phases for s in walk_stmt(phase.body))
+    return sum(tiles(phase.body) for phase in made.phases)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +108,19 @@ def test_a_short_loop_that_decides_a_mask_further_in_is_written_out(
         "B": rng.random((window, 5, LANES), np.float32),
     }
     np.testing.assert_array_equal(run(after, arrays)["C"], run(before, arrays)["C"])
+
+
+def test_the_pieces_of_a_tail_share_the_budget() -> None:
+    # 4 rows and pieces of 1 to 3 rows: a piece has 64 / 16 vectors, the whole tile 64.
+    rows = Dim("N", 1, 4)
+    whole = product(4, 2, 32)
+    loops = [product(count, 2, 32).phases[0].body for count in (1, 2, 3)]
+    pieces = [If(Binary("eq", rows.var, c(n)), loop) for n, loop in enumerate(loops, 1)]
+    body = seq(
+        *pieces,
+        If(Binary("eq", v("x"), c(1)), product(1, 2, 32).phases[0].body),
+        whole.phases[0].body,
+    )
+    before = replace(whole, phases=(Phase("f", body),), dims=(rows,))
+    *tails, other, tile = in_order(unroll(before, {"C": 64}, registers=32).phases[0].body)
+    assert [tiles(one) for one in (*tails, other, tile)] == [2, 1, 1, 32, 8]
