@@ -245,7 +245,7 @@ def decorator(node: ast.expr) -> str:
 # Lines of Python at most, by package, without its packages that have a row of their own. A commit
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
-    "ansorpy/artifact": 4_115,
+    "ansorpy/artifact": 4_140,
     "ansorpy/bundle": 2_920,
     "ansorpy/client": 1_300,
     "ansorpy/codegen": 12_230,
@@ -272,7 +272,7 @@ LINES = {
     "ansorpy": 2_710,
     "rules": 1_950,
     "server": 17_240,
-    "tests": 79_260,
+    "tests": 79_290,
     "benchmarks": 16_610,
 }
 

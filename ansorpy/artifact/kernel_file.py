@@ -303,8 +303,10 @@ _NATIVE_DOC: Final = '''"""The exported library, called from Python: needs numpy
 import ctypes
 import json
 import os
+import sys
 import weakref
 from pathlib import Path
+from types import ModuleType
 from typing import Self'''
 _NATIVE_MAIN: Final = """\
 RUNNER = open_library(Path(__file__).parent)

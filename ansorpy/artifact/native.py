@@ -6,8 +6,11 @@ into the zip as `native.py`.
 
 import ctypes
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,9 @@ from ansorpy.artifact.harness import Array, DimSpec, Raced, Runner, TensorSpec, 
 from ansorpy.artifact.library_calls import Pool, function_of
 
 # --- native: the same in every kernel zip ---
+
+
+POOLS = "ansorpy_shared_pools"  # a module in sys.modules
 
 
 class LibraryPool(Pool):
@@ -33,14 +39,36 @@ class LibraryPool(Pool):
         super().__init__(library, native["prefix"], threads)
 
 
+class SharedPool:
+    """The pool of this process for a number of threads, which the first call starts.
+
+    The kernels of all zips call on it: a module that has no file holds the pools. A forked process
+    starts a pool of its own.
+    """
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        self._folder, self._threads = folder, threads
+        self._pools = sys.modules.setdefault(POOLS, ModuleType(POOLS)).__dict__
+
+    @property
+    def _as_parameter_(self) -> int | None:
+        """The pool as ctypes passes it."""
+        key = f"{self._threads} threads of {os.getpid()}"
+        if key not in self._pools:  # a second pool of two callers is dropped
+            self._pools.setdefault(key, LibraryPool(self._folder, self._threads))
+        address: int | None = self._pools[key].address
+        return address
+
+
 def open_library(
     folder: Path, threads: int | None = None, pool: LibraryPool | None = None
 ) -> Runner:
     """Return a Runner that calls `libkernel.so` in a folder.
 
     Args:
-        threads: the most threads that a call starts and ends; as tuned unless given.
-        pool: running threads that calls use instead.
+        threads: number of threads with the caller's, for the pool that all kernels of this process
+            share; as tuned unless given.
+        pool: another pool.
 
     Raises:
         RuntimeError: there is no library, or this processor lacks a feature that its code needs.
@@ -51,17 +79,12 @@ def open_library(
     given = [_tensor(one, "weight" if one["constant"] else "input") for one in facts["inputs"]]
     gives = [_tensor(one, "output") for one in facts["outputs"]]
     count = facts["target"]["threads"] if threads is None else threads
-    sizes = {".workspace": native["workspace_bytes"]}
-    if pool is None:
-        run = function_of(library, f"{prefix}_run_threads", ctypes.c_void_p, ctypes.c_int32)
-        launch = _caller(run, count)
-        ahead = _caller(function_of(library, f"{prefix}_ahead", ctypes.c_void_p))
-    else:
-        packed = native["packed_bytes"]
-        sizes = {".packed": packed, ".scratch": native["workspace_bytes"] - packed}
-        run = function_of(library, f"{prefix}_run_packed", ctypes.c_void_p, ctypes.c_void_p)
-        launch = _caller(run, pool)
-        ahead = _caller(function_of(library, f"{prefix}_pack", ctypes.c_void_p))
+    shared = pool or (SharedPool(folder, count) if count > 1 else None)
+    packed = native["packed_bytes"]
+    sizes = {".packed": packed, ".scratch": native["workspace_bytes"] - packed}
+    run = function_of(library, f"{prefix}_run_packed", ctypes.c_void_p, ctypes.c_void_p)
+    launch = _caller(run, shared)
+    ahead = _caller(function_of(library, f"{prefix}_pack", ctypes.c_void_p))
     memory = [TensorSpec(name, "uint8", (size,), "scratch") for name, size in sizes.items()]
     if dims:
         memory.insert(0, TensorSpec("~sizes", "int64", (len(dims),), "sizes"))

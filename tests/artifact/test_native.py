@@ -162,6 +162,45 @@ def test_kernels_of_two_zips_share_a_pool(path: Path, tmp_path: Path) -> None:
         native.LibraryPool(folders[0], 0)
 
 
+def test_kernels_share_the_threads_of_their_process(path: Path, tmp_path: Path) -> None:
+    """Two modules, which know nothing of each other, call on one pool; a child has its own."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        unpack(path, tmp_path / name)
+    code = """
+import importlib.util, os, sys
+from pathlib import Path
+import numpy as np
+
+def opened(name):
+    spec = importlib.util.spec_from_file_location(name, Path(sys.argv[1]) / name / "native.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.open_library(Path(sys.argv[1]) / name, threads=3)
+
+def helpers():
+    return len(os.listdir("/proc/self/task")) - begin
+
+begin = len(os.listdir("/proc/self/task"))
+a, b = np.ones((16, 24), "f4"), np.ones((24, 32), "f4")
+runners = [opened("one"), opened("two")]
+print(helpers(), end=" ")
+sums = [float(runner.run(a, b).sum()) for runner in runners * 20]
+print(helpers(), len(set(sums)), sums[0], flush=True)
+if os.fork() == 0:
+    begin = len(os.listdir("/proc/self/task"))
+    print(*(float(runner.run(a, b).sum()) for runner in runners), helpers(), flush=True)
+    os._exit(0)
+sys.exit(os.wait()[1])
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    total = float(16 * (24 * 32 + sum(range(32))))
+    first, second = done.stdout.splitlines()
+    assert first == f"0 2 1 {total}"
+    assert second == f"{total} {total} 2"
+
+
 def import_file(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("shared_native", path)
     assert spec is not None
