@@ -57,7 +57,8 @@ def decoder(masked: bool = True, table: bool = True) -> onnx.ModelProto:
         split = at("Concat", batch, new, at.ints(HEADS), at.ints(WIDTH // HEADS), axis=0)
         return str(at("Transpose", at("Reshape", linear(at, x, WIDTH, WIDTH), split), perm=perm))
 
-    keys, values = at("Concat", "k", part(), axis=2), at("Concat", "v", part(), axis=-2)
+    past_k = at("Concat", "k", axis=2)  # exporters leave such out of an empty cache
+    keys, values = at("Concat", past_k, part(), axis=2), at("Concat", "v", part(), axis=-2)
     scores = at("MatMul", part(), at("Transpose", keys, perm=(0, 1, 3, 2)))
     columns = at("Range", zero, at("Squeeze", total), one)
     seen = at(
