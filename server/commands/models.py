@@ -51,8 +51,8 @@ def run(
       ansorpy run model.zip --inputs in.npz --outputs out.npz
 
     \b
-    Without --inputs the sample in the bundle is run, and its result is checked; with --dim a part
-    of the sample, of one size of each dim.
+    Without --inputs the sample in the bundle is run, and its result is checked;
+    with --dim a part of the sample is run, of one size of each dim.
     Exit codes: 0 done, 2 wrong input, 3 the sample gave another result.
     """
     from ansorpy.artifact.npz import write_npz
