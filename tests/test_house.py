@@ -248,7 +248,7 @@ LINES = {
     "ansorpy/artifact": 4_140,
     "ansorpy/bundle": 2_920,
     "ansorpy/client": 1_300,
-    "ansorpy/codegen": 12_230,
+    "ansorpy/codegen": 12_235,
     "ansorpy/cost": 1_470,
     "ansorpy/expr": 2_150,
     "ansorpy/features": 2_550,

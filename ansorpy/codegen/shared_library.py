@@ -36,6 +36,7 @@ from ansorpy.codegen.runtime.c_entry import (
 )
 from ansorpy.codegen.runtime.native_launcher import NO_POOL, native_call, word_array
 from ansorpy.codegen.runtime.phase_loop import timed_loop
+from ansorpy.codegen.runtime.thread_pool import process_pool
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Program, Scope
@@ -44,7 +45,6 @@ from ansorpy.target import Target
 BUILT: Final = Library
 RELOCATABLE: Final = 1  # e_type of an ELF header
 WORKSPACE: Final = ".workspace"  # no tensor has this name
-THREADS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)
 ON_POOL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -177,14 +177,11 @@ class LoadedLibrary(Loaded):
         native_call(self.entries["ahead"], addresses, self)()
 
     def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
-        """Return a call without arguments that runs the timed phases on threads of its own."""
-        arguments = word_array(addresses)
-        function: Any = THREADS(self.entries["run_threads"])
+        """Return a call without arguments that runs the timed phases on running threads.
 
-        def call(_alive: object = self) -> None:
-            function(arguments, threads)
-
-        return call
+        Calls from Python and steps of a bundle have such threads.
+        """
+        return self.bind(addresses, process_pool(threads).address if threads > 1 else NO_POOL)
 
     def pack(self, addresses: Sequence[int]) -> None:
         """Pack the weights: addresses as of `bind`, with packed weights and scratch."""

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import weakref
+from functools import cache
 from typing import Any, Final, Self
 
 import llvmlite.binding as llvm
@@ -54,6 +55,16 @@ class ThreadPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def process_pool(threads: int) -> ThreadPool:
+    """Return the pool of this process for a number of threads, which lasts as long."""
+    return _pool_of(os.getpid(), threads)
+
+
+@cache
+def _pool_of(_process: int, threads: int) -> ThreadPool:
+    return ThreadPool(threads)
 
 
 def _stop(engine: Any, memory: Any, address: int, process: int) -> None:
