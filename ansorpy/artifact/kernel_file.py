@@ -295,7 +295,7 @@ _NATIVE_DOC: Final = '''"""The exported library, called from Python: needs numpy
     import native
     native.run(...)                          as tuned
     native.open_library(folder, threads=4)   a Runner with another number of threads
-    with native.LibraryPool(folder, 4) as pool:       running threads, for several kernels:
+    with native.LibraryPool(folder, 4) as pool:       threads that end with the block:
         native.open_library(folder, pool=pool).run(...)
     python native.py --selftest --bench
 """

@@ -54,7 +54,7 @@ class SharedPool:
     def _as_parameter_(self) -> int | None:
         """The pool as ctypes passes it."""
         key = f"{self._threads} threads of {os.getpid()}"
-        if key not in self._pools:  # a second pool of two callers is dropped
+        if key not in self._pools:  # two threads may start a pool each: one pool is dropped
             self._pools.setdefault(key, LibraryPool(self._folder, self._threads))
         address: int | None = self._pools[key].address
         return address

@@ -177,9 +177,9 @@ class LoadedLibrary(Loaded):
         native_call(self.entries["ahead"], addresses, self)()
 
     def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
-        """Return a call without arguments that runs the timed phases on running threads.
+        """Return a call without arguments that runs the timed phases on a running pool.
 
-        Calls from Python and steps of a bundle have such threads.
+        Delivered libraries and bundles call on one, too.
         """
         return self.bind(addresses, process_pool(threads).address if threads > 1 else NO_POOL)
 

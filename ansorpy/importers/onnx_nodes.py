@@ -125,7 +125,7 @@ class NodeImporter:
     def _node(self, node: onnx.NodeProto, scope: Scope, label: str, place: str, depth: int) -> None:
         special = self._special.get(node.op_type)
         if node.op_type == "Concat" and len(node.input) == 1:
-            special = self._identity  # an empty cache in front of a past was left out
+            special = self._identity  # exporters fold the empty tensor out of Concat(empty, past)
         if special is not None:
             special(node, scope, place, depth)
         elif node.op_type in OPERATORS or not self._by_body(node, scope, label, place, depth):

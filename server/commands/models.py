@@ -59,8 +59,12 @@ def run(
 
     with wrong_input():
         model = opened(bundle, cores)
-        at = None if dim is None else _one_size(model, dim, inputs)
-        given = arrays_of(model, inputs) if at is None else model.sample(at)
+        at = sizes.asked(model, dim, inputs)
+        if len(at) > 1:
+            raise SpecError(
+                f"cannot run at {len(at)} sizes because a run has one result; expected one size"
+            )
+        given = model.sample(*at) if at else arrays_of(model, inputs)
         try:
             found = model(given)
         except (TypeError, ValueError) as error:
@@ -139,14 +143,13 @@ def bench(
                 "cannot race against ort or openvino because they need the model's file;"
                 " expected --model FILE"
             )
-        own = _of_sizes(dim, inputs)
-        at = sizes.sizes_of(ours, dim) if own else []
+        at = sizes.asked(ours, dim, inputs)
         every = [ours.sample(one) for one in at] or ours.timed_samples
         if inputs is not None:
             every = [arrays_of(ours, inputs)]
         entries = [Entry(OURS, bundle), *(Entry(name, file, module) for name in asked)]
         arrays = [{**one, **ours.bound()} for one in every]
-        weights = ours.timed_weights if inputs is None and not own else ()
+        weights = ours.timed_weights if inputs is None and not at else ()
         standings = race(entries, arrays, threads, seconds, rounds, weights)
         if standings[0].failed:
             raise SpecError(f"cannot run {bundle} because of {standings[0].failed}")
@@ -166,35 +169,6 @@ def bench(
         typer.echo(str(verdict))
     if profile:
         typer.echo(as_profile(rows))
-
-
-def _of_sizes(dim: list[str] | None, inputs: Path | None) -> bool:
-    """Return True if sizes are asked for.
-
-    Raises:
-        SpecError: arrays that have sizes are given, too.
-    """
-    if dim is not None and inputs is not None:
-        raise SpecError(
-            f"cannot take {sizes.OPTION} beside --inputs because the arrays decide the sizes;"
-            " expected one of both"
-        )
-    return dim is not None
-
-
-def _one_size(model: "LoadedModel", dim: list[str], inputs: Path | None) -> dict[str, int]:
-    """Return the only size of each dim that options ask for.
-
-    Raises:
-        SpecError: there are several.
-    """
-    _of_sizes(dim, inputs)
-    found = sizes.sizes_of(model, dim)
-    if len(found) > 1:
-        raise SpecError(
-            f"cannot run at {len(found)} sizes because a run has one result; expected one size"
-        )
-    return found[0]
 
 
 def opened(bundle: Path, threads: int | None) -> "LoadedModel":

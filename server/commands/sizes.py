@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -24,7 +25,23 @@ Sizes = Annotated[
 ]
 
 
-def sizes_of(model: "LoadedModel", texts: Sequence[str] | None) -> list[dict[str, int]]:
+def asked(
+    model: "LoadedModel", texts: Sequence[str] | None, inputs: Path | None
+) -> list[dict[str, int]]:
+    """Return the sizes of all dims that options ask for; [] without the option.
+
+    Raises:
+        SpecError: as `sizes_of`; or arrays are given, which have sizes.
+    """
+    if texts is not None and inputs is not None:
+        raise SpecError(
+            f"cannot take {OPTION} beside --inputs because the arrays decide the sizes;"
+            " expected one of both"
+        )
+    return [] if texts is None else sizes_of(model, texts)
+
+
+def sizes_of(model: "LoadedModel", texts: Sequence[str]) -> list[dict[str, int]]:
     """Return the sizes of all dims that options ask for: every pair of sizes of two dims.
 
     A dim that no option names has its largest size; a sum of dims follows from its terms.
@@ -34,7 +51,7 @@ def sizes_of(model: "LoadedModel", texts: Sequence[str] | None) -> list[dict[str
     """
     free = {dim.name: dim for dim in model.dims if not dim.terms}
     given: dict[str, list[int]] = {}
-    for text in texts or ():
+    for text in texts:
         name, _, values = text.partition("=")
         if name not in free:
             raise SpecError(

@@ -98,11 +98,12 @@ def test_times_with_cold_weights_tell_which_ranges_share_packs() -> None:
     ranker = partial(first_answer._ranked, model=MODEL, seed=0)
     spaces = [part.space for part in parts]
     asked: list[str] = []
+    others = spaces[-1].packs(choose_ranges(parts, ranker, MODEL, 0, level)[0][-1])
 
     def own_form(part: Task, candidates: list[Candidate], _: float) -> Ranked:
         asked.append(part.name)
-        form = part.space.packs(candidates[0]) if part is parts[0] else None
-        times = [(one, 1.0 if form in (None, part.space.packs(one)) else 1.5) for one in candidates]
+        slow = others if part is parts[0] else None
+        times = [(one, 1.5 if part.space.packs(one) == slow else 1.0) for one in candidates]
         return sorted(times, key=lambda pair: pair[1])
 
     alike = choose_ranges(parts, ranker, MODEL, 0, level)[0]
@@ -110,7 +111,7 @@ def test_times_with_cold_weights_tell_which_ranges_share_packs() -> None:
     assert all(one == packs[0] for one in packs)
     apart = choose_ranges(parts, ranker, MODEL, 0, own_form)[0]
     packs = [space.packs(one) for space, one in zip(spaces, apart, strict=True)]
-    assert packs[1] == packs[2] == packs[3]
+    assert packs[0] != packs[1] == packs[2] == packs[3]
     assert set(asked) == {part.name for part in parts}
 
 

@@ -58,7 +58,7 @@ class ThreadPool:
 
 
 def process_pool(threads: int) -> ThreadPool:
-    """Return the pool of this process for a number of threads, which lasts as long."""
+    """Return a pool that all callers in this process share, which runs until the process ends."""
     return _pool_of(os.getpid(), threads)
 
 

@@ -15,12 +15,12 @@ def gathers(graph: Graph, only: Collection[str] | None = None) -> Rewritten:
     """Replace a gather of all elements in order by a Reshape.
 
     Condition    Gather, or GatherND without batch axes; the indices are constant, and choose every
-                 place of the axes that they are for, once and in order
+                 place of the axes that they are for, once and in order; the result is in `only`,
+                 unless that is None
     Rewrite      Gather(x, [[0, 1, ... n - 1]], axis) -> Reshape(x)
     Not handled  another order of axes, which would be a Transpose; indices that depend on dims: a
                  model with dims is rewritten at each of its sizes before they are merged
-    Source       our own: exporters index a mask by the numbers of its rows and columns. Of the
-                 nodes that have the results in `only`, if given
+    Source       our own: exporters index a mask by the numbers of its rows and columns
     """
 
     def rule(node: Node, at: Rewriter) -> Sequence[str] | None:

@@ -127,9 +127,8 @@ class Workplace:
             return self.bind(code, built, first, threads, cold_bytes, cores)
         memory = self.memory(built.buffers, first)
         code.run_ahead(memory.addresses)
-        cold = cold_bytes if cold_bytes and not cores else 0
         weights = _weights(built, first, memory)
-        made = copies(weights, cold) if cold else []
+        made = copies(weights, cold_bytes) if cold_bytes and not cores else []
         turns: list[dict[str, Array]] = [{}, *made]
         calls, kept = list[list[Callable[[], None]]](), _copied_on(cores[1:], memory.arrays)
         others = kept[:]

@@ -80,9 +80,9 @@ def join(space: SearchSpace, chosen: Sequence[Sequence[Candidate]]) -> list[Cand
     return found
 
 
-def near(ranked: Sequence[tuple[Candidate, float]], ratio: float = NEAR) -> list[Candidate]:
+def near(ranked: Sequence[tuple[Candidate, float]]) -> list[Candidate]:
     """Return the candidates whose costs are near the least one, which is the first."""
-    return [candidate for candidate, cost in ranked if cost <= ratio * ranked[0][1]]
+    return [candidate for candidate, cost in ranked if cost <= NEAR * ranked[0][1]]
 
 
 Further: TypeAlias = Callable[[int, Sequence[Candidate]], Iterable[Candidate]]
