@@ -18,6 +18,7 @@ from ansorpy.rules.always_inline import AlwaysInline
 from ansorpy.rules.cross_thread_reduction import CrossThreadReduction
 from ansorpy.rules.fuse_chain import FuseChain
 from ansorpy.rules.inline_transpose import InlineTranspose
+from ansorpy.rules.join_axes import JoinAxes
 from ansorpy.rules.keep_row import KeepRow
 from ansorpy.rules.simplify_const import SimplifyConst
 from ansorpy.rules.skip import Skip
@@ -46,6 +47,7 @@ RELEASED_CPU: tuple[Rule, ...] = (
 WINOGRAD2: tuple[Rule, ...] = (Winograd(outputs=2),)
 WINOGRAD4: tuple[Rule, ...] = (Winograd(outputs=4),)
 CPU: tuple[Rule, ...] = (
+    JoinAxes(),
     SplitPhases(),
     SplitGroups(),
     Tensorize(),
@@ -99,6 +101,7 @@ __all__ = [
     "CrossThreadReduction",
     "FuseChain",
     "InlineTranspose",
+    "JoinAxes",
     "KeepRow",
     "SimplifyConst",
     "Skip",

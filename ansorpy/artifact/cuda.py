@@ -153,6 +153,6 @@ def _written(
     fields: Mapping[str, Any], archs: Sequence[str] = (),
 ) -> Path:  # fmt: skip
     made = members(dag, program, target, archs)
-    origin = about(dag, program.buffers, record, target, ())
+    origin = about(dag, program.arguments, record, target, ())
     manifest = {**origin, **fields, "created_s": record.created_s, **made.manifest}
     return write(folder, dag, record, made.files, manifest)

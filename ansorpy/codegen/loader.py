@@ -56,7 +56,7 @@ def build(program: Program, target: Target) -> Built:
     codes = {one.symbol: one.code for one in made}  # equal phases have one symbol
     matrices = any(map(uses_matrices, program.phases))
     steady = steady_names(program)
-    return Built(tuple(codes.values()), phases, program.buffers, matrices, steady)
+    return Built(tuple(codes.values()), phases, program.arguments, matrices, steady)
 
 
 def build_source(kernel: Kernel, target: Target) -> Built:

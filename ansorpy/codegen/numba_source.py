@@ -82,7 +82,7 @@ def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
         launchers_text(infos, len(program.buffers), threads, len(program.dims)),
     ]
     source = "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
-    return Kernel(source, infos, program.buffers, threads, program.meaning)
+    return Kernel(source, infos, program.arguments, threads, program.meaning)
 
 
 @dataclass

@@ -127,7 +127,7 @@ def _steady(program: Program) -> tuple[str, ...]:
 
 def _arguments(export: Export, addressing: Addressing) -> tuple[Buffer, ...]:
     by_name = export.program.by_name
-    found = [by_name[name] for name in export.arguments]
+    found = [by_name[name].argument for name in export.arguments]
     size_bytes = addressing.packed_bytes + addressing.scratch_bytes
     if size_bytes:
         found.append(Buffer(WORKSPACE, "uint8", (Const(size_bytes),), Scope.GLOBAL))

@@ -73,15 +73,15 @@ def run(
     for buffer in program.buffers:
         machine.declare(buffer)
         if buffer.scope in (Scope.INPUT, Scope.CONSTANT):
-            machine.give(buffer.name, inputs)
+            machine.give(buffer, inputs)
         else:
             machine.poison(buffer.name)
     # Poison and overflow are meant to flow on; a warning per point would say nothing new.
     with np.errstate(all="ignore"):
         for phase in program.phases:
             machine.compile(substitute_stmt(first_tasks(phase), machine.values))()
-    outputs = (buffer.name for buffer in program.buffers if buffer.scope is Scope.OUTPUT)
-    return {name: machine.take(name) for name in outputs}
+    outputs = (buffer for buffer in program.buffers if buffer.scope is Scope.OUTPUT)
+    return {buffer.name: machine.take(buffer) for buffer in outputs}
 
 
 class _Machine:
@@ -104,15 +104,17 @@ class _Machine:
         self.frame.arrays[buffer.name] = array
         return array
 
-    def give(self, name: str, inputs: Mapping[str, AnyArray]) -> None:
+    def give(self, buffer: Buffer, inputs: Mapping[str, AnyArray]) -> None:
+        name = buffer.name
         array = self.frame.arrays[name]
+        shape = buffer.given or array.shape
         if name not in inputs:
             raise SpecError(f"input {name!r} is missing; given: {', '.join(inputs) or 'none'}")
         given = inputs[name]
-        if given.shape != array.shape or given.dtype != storage(array.dtype):
+        if given.shape != shape or given.dtype != storage(array.dtype):
             raise SpecError(
                 f"input {name!r} is {given.dtype}{list(given.shape)},"
-                f" expected {array.dtype}{list(array.shape)}"
+                f" expected {array.dtype}{list(shape)}"
             )
         if array.dtype == "bfloat16":
             given = checked_array(given, array.dtype, name).astype(np.float32)
@@ -123,14 +125,16 @@ class _Machine:
         empty = None if self.strict else _poison(array.dtype)
         array.data[:] = [empty] * prod(array.shape)
 
-    def take(self, name: str) -> AnyArray:
+    def take(self, buffer: Buffer) -> AnyArray:
+        name = buffer.name
         array = self.frame.arrays[name]
+        shape = buffer.given or array.shape
         if any(value is None for value in array.data):
             raise LoweringError(f"output {name}: an element is never written")
         if array.dtype == "bfloat16":
             packed = tensor_bytes(np.array(array.data, np.float32), array.dtype)
-            return np.frombuffer(packed, storage(array.dtype)).reshape(array.shape)
-        return np.array(array.data, dtype=array.dtype).reshape(array.shape)
+            return np.frombuffer(packed, storage(array.dtype)).reshape(shape)
+        return np.array(array.data, dtype=array.dtype).reshape(shape)
 
     def compile(self, stmt: Stmt) -> Thunk:
         """Return a function that runs `stmt` once."""

@@ -10,7 +10,7 @@ indices may read in turn (a gather); indices of a store, extents and conditions 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from math import prod
@@ -62,12 +62,22 @@ WRITTEN_OUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A row-major array. `shape` holds expressions over sizes while symbolic, Const once bound."""
+    """A row-major array. `shape` holds expressions over sizes while symbolic, Const once bound.
+
+    `given` is the shape of an argument if the nest indexes it under another one, of as many
+    elements; else ().
+    """
 
     name: str
     dtype: str
     shape: tuple[Expr, ...]
     scope: Scope
+    given: tuple[int, ...] = ()
+
+    @property
+    def argument(self) -> "Buffer":
+        """The buffer under the shape in which callers pass it."""
+        return replace(self, shape=tuple(map(Const, self.given)), given=()) if self.given else self
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -235,6 +245,11 @@ class Program:
     phases: tuple[Phase, ...]
     meaning: Dag | None = None
     dims: tuple[Dim, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[Buffer, ...]:
+        """The buffers under the shapes in which callers pass them."""
+        return tuple(buffer.argument for buffer in self.buffers)
 
     @cached_property
     def by_name(self) -> Mapping[str, Buffer]:

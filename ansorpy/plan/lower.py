@@ -52,7 +52,7 @@ from ansorpy.state.query import fixed_sizes
 from ansorpy.state.state import Attached, Combine, Root, State
 from ansorpy.state.steps import meaning
 from ansorpy.target import Target
-from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
+from ansorpy.te.dag import Compute, ConstantTensor, Node, Placeholder
 from ansorpy.te.dims import Dim, dims_of, extents_of
 
 Choices = tuple[tuple[str, StageChoice], ...]
@@ -228,11 +228,12 @@ def _make_domains(work: Lowering) -> None:
 
 def _make_layouts(work: Lowering, constant: set[str]) -> None:
     outputs = set(work.state.dag.outputs)
-    for node in work.state.dag.nodes:
+    for node in (stage.node for stage in work.state.stages):
         if not isinstance(node, Compute):
             shape = tuple(Const(int(n)) for n in node.shape)
             scope = Scope.INPUT if isinstance(node, Placeholder) else Scope.CONSTANT
-            buffer = Buffer(node.name, node.dtype, shape, scope)
+            given = _given(work, node)
+            buffer = Buffer(node.name, node.dtype, shape, scope, given)
             order = tuple(range(len(shape)))
             work.layouts[node.name] = Layout((buffer,), order, (ZERO,) * len(shape))
     for name, each in work.works.items():
@@ -270,8 +271,17 @@ def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
     shape = tuple(widths[i] for i in order)
     names = [name if i == 0 else f"{name}.{i}" for i in range(len(each.dtypes))]
     dtypes = each.dtypes if attached or each.kept is not None else each.stored
-    buffers = tuple(Buffer(n, dtype, shape, scope) for n, dtype in zip(names, dtypes, strict=True))
+    given = _given(work, work.state.stage(name).node) if output else ()
+    buffers = tuple(
+        Buffer(n, dtype, shape, scope, given) for n, dtype in zip(names, dtypes, strict=True)
+    )
     return Layout(buffers, tuple(order), tuple(bases[i] for i in order))
+
+
+def _given(work: Lowering, node: Node) -> tuple[int, ...]:
+    """Return the shape of an argument in the Dag; () if its stage has the same."""
+    shape = tuple(map(int, work.state.dag.node(node.name).shape))
+    return shape if shape != tuple(map(int, node.shape)) else ()
 
 
 def _partial_results(work: Lowering, each: Work) -> Buffer:

@@ -232,6 +232,7 @@ FORMS: Final = {
     "cache_read": StepForm("cache_read('SCOPE', [STAGE, ...])", _cache_read),
     "cache_write": StepForm("cache_write('SCOPE')", _plain("CHW", ".{}")),
     "rfactor": StepForm("rfactor(LOOP)", _rfactor),
+    "join_axes": StepForm("join_axes()", _plain("JA")),
     "split_groups": StepForm("split_groups()", _plain("SG")),
     "pad_rows": StepForm("pad_rows()", _plain("ROWS")),
     "split_phases": StepForm("split_phases(STAGE)", _plain("PH")),

@@ -27,6 +27,7 @@ KnownStep: TypeAlias = (
     | steps.CacheRead
     | steps.CacheWrite
     | steps.Rfactor
+    | steps.Join
     | steps.PadRows
     | steps.SplitGroups
     | steps.SplitPhases

@@ -34,7 +34,7 @@ def guarded(shape: Sequence[int], dtype: Any) -> Array:
 
 def arrays_of(prog: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     arrays = {}
-    for buf in prog.buffers:
+    for buf in prog.arguments:
         shape = [int(str(n)) for n in buf.shape]
         arrays[buf.name] = guarded(shape, NUMPY.get(buf.dtype, buf.dtype))
         if buf.name in inputs:

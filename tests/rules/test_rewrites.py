@@ -18,6 +18,7 @@ from ansorpy.rules import (
     CrossThreadReduction,
     FuseChain,
     InlineTranspose,
+    JoinAxes,
     KeepRow,
     SimplifyConst,
     Skip,
@@ -150,6 +151,7 @@ CASES: dict[str, tuple[Rule, Cursor]] = {
     "cross_thread_without_a_common_axis": (CrossThreadReduction(), at(sums_of_sums(), "B", CUDA)),
     "skip": (Skip(), at(matmul(4, 4, 4), "B")),
     # Rules of our own.
+    "join_axes": (JoinAxes(), at(conv2d(1, 16, 8, 8, 32, 1), "conv")),
     "split_phases": (SplitPhases(), at(transposed_conv2d(1, 4, 8, 8, 4, 4, padding=1), "conv")),
     "split_groups": (
         SplitGroups(),

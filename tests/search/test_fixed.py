@@ -4,15 +4,15 @@ import numpy as np
 
 from ansorpy.cost.model import ForTask
 from ansorpy.cost.roofline import RooflineModel
-from ansorpy.measure.host import local_target
 from ansorpy.plan.choices import all_plans
 from ansorpy.population import legal, sample
 from ansorpy.rules import CPU
 from ansorpy.search.fixed import best_with
 from ansorpy.sketch import derive
+from ansorpy.target import Target
 from ansorpy.topi import workloads
 
-TARGET = local_target(1)
+TARGET = Target(cores=1, vector_bits=512)
 PLAN = all_plans(derive(workloads.matmul(64, 64, 64), TARGET, CPU).sketches, TARGET, 1)[0]
 
 

@@ -108,7 +108,7 @@ def test_a_name_without_usable_rules_is_a_422(running: Service, word: str, detai
 
 def test_the_doctor_loads_every_rule_file(folder: Path) -> None:
     sets, *files = machine.rules(ServiceSettings(rules_dir=folder))
-    assert sets.text == "cpu 14, cuda 12"
+    assert sets.text == "cpu 15, cuda 12"
     assert [(one.state, one.text.partition(";")[0]) for one in files] == [
         ("bad", "cannot load rule file broken.py because line 1 raised ZeroDivisionError: division"
          " by zero"),

@@ -53,7 +53,7 @@ def test_the_recorded_steps_of_random_sketches_give_them_again(seed: int) -> Non
 
 
 def test_every_kind_of_step_has_its_own_code() -> None:
-    assert len({kind.code for kind in KINDS}) == len(KINDS) == 19
+    assert len({kind.code for kind in KINDS}) == len(KINDS) == 20
 
 
 def test_the_wire_form_is_the_code_and_the_operands() -> None:

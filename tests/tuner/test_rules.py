@@ -73,9 +73,7 @@ def test_a_rule_that_is_allowed_can_be_switched_off_too() -> None:
 
 
 def test_an_unknown_rule_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(
-        SpecError, match=r"switch off Fast because .* expected SplitPhases, .*, Skip"
-    ):
+    with pytest.raises(SpecError, match=r"switch off Fast because .* expected JoinAxes, .*, Skip"):
         find_rules("cpu", without=("Fast",))
     with pytest.raises(SpecError, match="cannot switch off every rule"):
         find_rules("cpu", without=[type(rule).__name__ for rule in CPU])

@@ -74,7 +74,7 @@ def simt_code(program: Program, target: Target) -> SimtCode:
         launches.append(
             Launch(info.name, block.blocks, block.threads, shared.size_bytes, info.ahead)
         )
-    return SimtCode(tuple(texts), tuple(launches), program.buffers)
+    return SimtCode(tuple(texts), tuple(launches), program.arguments)
 
 
 def block_shape(phase: Phase, tasks: int, target: GpuTarget) -> BlockShape:

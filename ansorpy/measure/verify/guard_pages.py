@@ -118,6 +118,7 @@ class Arena:
         part_of: Callable[[str], tuple[slice, ...]] = lambda _: (),
     ) -> None:
         guarded = guarded or GuardedBuffers()
+        buffers = [buffer.argument for buffer in buffers]
         self._parts = {buffer.name: part_of(buffer.name) for buffer in buffers}
         whole = [_of_rows(buffer, self._parts[buffer.name]) for buffer in buffers]
         self.buffers = {buffer.name: buffer for buffer in whole}

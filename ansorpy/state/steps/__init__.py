@@ -12,7 +12,7 @@ from ansorpy.state.steps.reformulate import (
     reformulated,
     reformulations,
 )
-from ansorpy.state.steps.regroup import PadRows, SkipPadding, SplitGroups, SplitPhases
+from ansorpy.state.steps.regroup import Join, PadRows, SkipPadding, SplitGroups, SplitPhases
 from ansorpy.state.steps.split import FollowFusedSplit, FollowSplit, Split
 from ansorpy.state.steps.tensorize import Tensorize
 
@@ -26,6 +26,7 @@ __all__ = [
     "FollowFusedSplit",
     "FollowSplit",
     "Fuse",
+    "Join",
     "PadRows",
     "Reformulation",
     "Reorder",

@@ -8,7 +8,7 @@ from ansorpy.rewrites.warp_products import rounded_operands
 from ansorpy.rewrites.winograd import recognise, rewrite
 from ansorpy.state.state import Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, untouched
-from ansorpy.state.steps.regroup import SkipPadding, SplitPhases
+from ansorpy.state.steps.regroup import Join, SkipPadding, SplitPhases
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
 
@@ -120,5 +120,7 @@ def meaning(state: State) -> Dag:
     if not last:
         return state.dag
     upto = state.steps.index(last[0]) + 1
-    then = State.naive(state.dag).do(*state.steps[:upto])
+    # Joined axes would change the shapes of arguments.
+    steps = (step for step in state.steps[:upto] if not isinstance(step, Join))
+    then = State.naive(state.dag).do(*steps)
     return replace(state.dag, nodes=tuple(stage.node for stage in then.stages))

@@ -5,12 +5,41 @@ from typing import ClassVar
 
 from ansorpy.errors import StepError
 from ansorpy.rewrites.grouped_conv import find_group, grouped
+from ansorpy.rewrites.joined_axes import joined
 from ansorpy.rewrites.padded_rows import find_operands, with_rows
 from ansorpy.rewrites.padding import find_padding, skipped
 from ansorpy.rewrites.transposed_conv import find_walks, phased
 from ansorpy.state.state import Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, untouched
 from ansorpy.te.dag import Compute
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Join neighbouring axes that all nodes walk together; `stage` is the last one.
+
+    Inputs and outputs have other shapes, of as many elements (`joined`).
+    """
+
+    code: ClassVar[str] = "JA"
+    stage: str
+
+    def apply(self, state: State) -> State:
+        """Return the state of the joined nodes.
+
+        Raises:
+            StepError: the stage is not the last one, there was a step before, or no axes are
+                walked together.
+        """
+        if state.steps or self.stage != state.stages[-1].name:
+            raise StepError(f"{self}: expected the first step, of {state.stages[-1].name!r}")
+        made = joined(state.dag)
+        if made == state.dag:
+            raise StepError(f"{self}: no two axes are walked together by all nodes")
+        return replace(state, stages=State.naive(made).stages)
+
+    def __str__(self) -> str:
+        return f"{self.stage}.join_axes()"
 
 
 @dataclass(frozen=True, slots=True)

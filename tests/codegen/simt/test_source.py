@@ -47,7 +47,7 @@ def flat(array: Array, dtype: str) -> Array:
 def results(program: Program, source: str, given: dict[str, Array], backwards: bool) -> Any:
     """Run the kernels; return the buffers by name."""
     arrays: dict[str, Array] = {}
-    for one in program.buffers:
+    for one in program.arguments:
         kind = np.dtype("uint16" if one.dtype == "bfloat16" else one.dtype)
         fresh = np.full(one.extents, 0xFF if kind.kind in "iub" else np.nan).astype(kind)
         made = fresh if one.scope in (Scope.OUTPUT, Scope.GLOBAL) else given[one.name]
@@ -81,7 +81,7 @@ def check(dag: Dag, seed: int) -> bool:
         cases = reformulated(cases, program.meaning)
     case = cases[seed % 2]
     got = results(program, source, {**case.inputs, **constants(dag)}, backwards=seed % 2 == 1)
-    failed = compare_all(case, lambda name: got[name], program.by_name)
+    failed = compare_all(case, lambda name: got[name], {b.name: b for b in program.arguments})
     assert failed is None, (seed, failed, source)
     return True
 
