@@ -57,9 +57,14 @@ def joined(dag: Dag) -> Dag:
         places, pairs = kept, fewer
 
 
+def _hinted(node: Compute) -> set[str]:
+    """Return the axes that hints of the user name, which stay."""
+    return {*node.attrs.unroll, *node.attrs.no_split_inner, *node.attrs.const_axes}
+
+
 def _without_units(node: Compute) -> Compute:
     """Return a node without reduce axes of extent 1; one axis is kept."""
-    hinted = {*node.attrs.unroll, *node.attrs.no_split_inner, *node.attrs.const_axes}
+    hinted = _hinted(node)
     units = [
         axis
         for axis in node.reduce_axes
@@ -85,12 +90,11 @@ def _without_units(node: Compute) -> Compute:
 
 def _pairs(node: Compute) -> Iterator[tuple[Pair, Place | None]]:
     """Yield the pairs of a node; of those that are no reduce axes, with the place in its tensor."""
-    attrs = node.attrs
-    whole = {*attrs.unroll, *attrs.no_split_inner, *attrs.const_axes}
+    hinted = _hinted(node)
     for axes, reduced in ((node.axes, False), (node.reduce_axes, True)):
         for d, (a, b) in enumerate(pairwise(axes), start=1):
             dims = isinstance(a.extent, Dim) or isinstance(b.extent, Dim)
-            if not dims and not whole & {a.name, b.name}:
+            if not dims and not hinted & {a.name, b.name}:
                 yield (node.name, a.name, b.name), None if reduced else (node.name, d)
 
 

@@ -40,7 +40,7 @@ def test_random_dags_compute_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SUITE_SMALL))
-def test_operators_of_the_library_compute_the_same(name: str) -> None:
+def test_operators_of_the_suite_compute_the_same(name: str) -> None:
     dag = SUITE_SMALL[name]()
     check_equal(dag, random_inputs(np.random.default_rng(1), dag))
     assert joined(joined(dag)) == joined(dag)
