@@ -8,7 +8,7 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ansorpy.artifact.harness import Array, DimSpec, Raced, Runner, TensorSpec, Test, reference_of
-from ansorpy.artifact.library_calls import Pool, function_of
+from ansorpy.artifact.library_calls import Pool, addresses_of, function_of
 
 # --- native: the same in every kernel zip ---
 
@@ -37,6 +37,26 @@ class LibraryPool(Pool):
     def __init__(self, folder: Path, threads: int) -> None:
         library, native, _ = _opened(folder)
         super().__init__(library, native["prefix"], threads)
+
+
+class LibraryRunner(Runner):
+    """A Runner whose phases are functions of a library: `run` takes a pool, too."""
+
+    def __init__(self, run: Any, pack: Any, pool: "Pool | SharedPool | None", **rest: Any) -> None:
+        super().__init__(launch=self._launch, ahead=lambda *a: pack(addresses_of(a)), **rest)
+        self._run, self._pool = run, pool
+
+    def bound(self, arrays: Sequence[Array]) -> Callable[[], None]:
+        """Return a call without arguments on these arrays, whose addresses are looked up once."""
+        addresses, run, pool = addresses_of(arrays), self._run, self._pool
+
+        def call(_alive: object = arrays) -> None:
+            run(addresses, pool)
+
+        return call
+
+    def _launch(self, *arrays: Array) -> None:
+        self._run(addresses_of(arrays), self._pool)
 
 
 class SharedPool:
@@ -82,19 +102,17 @@ def open_library(
     shared = pool or (SharedPool(folder, count) if count > 1 else None)
     packed = native["packed_bytes"]
     sizes = {".packed": packed, ".scratch": native["workspace_bytes"] - packed}
-    run = function_of(library, f"{prefix}_run_packed", ctypes.c_void_p, ctypes.c_void_p)
-    launch = _caller(run, shared)
-    ahead = _caller(function_of(library, f"{prefix}_pack", ctypes.c_void_p))
     memory = [TensorSpec(name, "uint8", (size,), "scratch") for name, size in sizes.items()]
     if dims:
         memory.insert(0, TensorSpec("~sizes", "int64", (len(dims),), "sizes"))
-    return Runner(
+    return LibraryRunner(
+        function_of(library, f"{prefix}_run_packed", ctypes.c_void_p, ctypes.c_void_p),
+        function_of(library, f"{prefix}_pack", ctypes.c_void_p),
+        shared,
         tensors=(*given, *gives, *memory),
         inputs=[tensor.name for tensor in given],
         outputs=[tensor.name for tensor in gives],
         constants={},
-        launch=launch,
-        ahead=ahead,
         reference=lambda inputs, _: reference_of(folder)(inputs, _constants(folder)),
         test=_test(facts),
         flop=native["flop"],
@@ -119,16 +137,6 @@ def _opened(folder: Path) -> tuple[ctypes.CDLL, Any, Any]:
 def _tensor(facts: Any, role: str) -> TensorSpec:
     span, dims = facts.get("span"), tuple(facts.get("dims", ()))
     return TensorSpec(facts["name"], facts["dtype"], tuple(facts["shape"]), role, span, dims)
-
-
-def _caller(function: Any, *more: Any) -> Callable[..., None]:
-    """Return a function of arrays that calls `function(args *, more)`."""
-
-    def call(*arrays: Array) -> None:
-        addresses = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-        function(addresses, *more)
-
-    return call
 
 
 def _constants(folder: Path) -> list[Array]:

@@ -32,7 +32,7 @@ from ansorpy.artifact.harness import (
     stored_dtype,
     widened,
 )
-from ansorpy.artifact.library_calls import Pool, function_of
+from ansorpy.artifact.library_calls import Pool, addresses_of, function_of
 from ansorpy.bundle.growing import ModelState
 
 # --- runner: the same in every bundle ---
@@ -109,7 +109,7 @@ class ModelRunner(Runner):
     def bound(self, arrays: Sequence[Array]) -> Callable[[], None]:
         """Return a call without arguments that runs all steps on these arrays."""
         order = self.arguments(arrays)
-        words = _words(order)
+        words = addresses_of(order)
         if self._run is not None:
             calls: list[Callable[[], None]] = [partial(self._run, words, self.pool)]
         else:
@@ -164,7 +164,7 @@ class ModelRunner(Runner):
 
     def steps(self, order: Sequence[Array]) -> list[Callable[[], None]]:
         """Return a call of every step, and of the copies if there are any, on `arguments`."""
-        words, steps = _words(order), self.facts["steps"]
+        words, steps = addresses_of(order), self.facts["steps"]
 
         def native(number: int, _alive: object = order) -> None:
             self._run_steps(words, self.pool, number, number + 1)
@@ -271,11 +271,6 @@ def marks(samples: Mapping[str, Array]) -> list[str]:
     """Return the beginnings of names in a self-test, one per case: "", "1.", "2." ..."""
     first = [name.rpartition("in0")[0] for name in samples if name.endswith("in0")]
     return sorted(first, key=lambda mark: (len(mark), mark)) if first else [""]
-
-
-def _words(order: Sequence[Array]) -> Any:
-    """Return the addresses of arrays, as the driver takes them."""
-    return (ctypes.c_void_p * len(order))(*(array.ctypes.data for array in order))
 
 
 def _check_sizes(facts: Mapping[str, Any], library: ctypes.CDLL) -> None:

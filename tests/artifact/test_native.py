@@ -19,6 +19,7 @@ import pytest
 import ansorpy
 from ansorpy import te
 from ansorpy.artifact import load_native, make_test, pack, unpack
+from ansorpy.artifact.library_calls import addresses_of
 from ansorpy.codegen.exported_types import Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.errors import PackageError
@@ -380,3 +381,17 @@ def test_a_wrong_library_is_found(made: Made) -> None:
         done = pool.export(replace(what, constants={"bias": wrong.tobytes()}))
     assert isinstance(done, Failed)
     assert done.kind == "wrong"
+
+
+def test_addresses_of_any_arrays_are_found() -> None:
+    whole = np.arange(12, dtype=np.float32)
+    fixed = whole.copy()
+    fixed.flags.writeable = False
+    arrays: list[np.ndarray[Any, Any]] = [
+        whole,
+        whole[3:],
+        fixed,
+        np.empty((0, 4)),
+        whole.reshape(3, 4)[:, ::2],
+    ]
+    assert list(addresses_of(arrays)) == [array.ctypes.data for array in arrays]
