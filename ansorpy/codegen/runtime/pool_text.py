@@ -12,7 +12,9 @@ caller closes the gate when it finds all ranges empty, and waits for the helpers
 helper that wakes late, was never created, or is gone (after a fork) costs time only: the caller
 runs the tasks itself.
 
-A helper without a job spins for a while, then sleeps; a caller likewise waits for entrants. If two
+A helper without a job spins for a while, then sleeps; a caller likewise waits for entrants. After
+FIRM pauses either lets other threads have its processor now and then: if the two share one, because
+other programs hold the rest, the one that spins would keep the other from its tasks. If two
 threads call at once, one job has the pool, and the other caller runs its tasks on its own thread;
 so a task may call a kernel on the same pool.
 """
@@ -21,6 +23,8 @@ from typing import Final
 
 MOST_THREADS: Final = 256
 SPINS: Final = 20_000  # pauses before a thread sleeps: 0.3 to 1 ms at 45 to 140 cycles, 3 GHz
+FIRM: Final = 2_048  # pauses before other threads may have the processor: 30 to 100 us
+YIELD_EVERY: Final = 64  # from then on, after as many pauses each; a power of two
 OPEN: Final = 1 << 16  # bit of the gate; below it the number of entrants, above it the generation
 ENTRANTS: Final = OPEN - 1
 GENERATION: Final = OPEN << 1
@@ -61,7 +65,22 @@ def _pause(triple: str) -> str:
         call = "call void @llvm.aarch64.hint(i32 1)"
     else:
         declared, call = "", ""
-    return f"{declared}\ndefine internal void @pause() nounwind {{\n  {call}\n  ret void\n}}"
+    return f"""{declared}
+declare i32 @sched_yield()
+
+define internal void @pool_pause(i64 %spins) nounwind {{
+  {call}
+  %part = and i64 %spins, {YIELD_EVERY - 1}
+  %due = icmp eq i64 %part, {YIELD_EVERY - 1}
+  %late = icmp uge i64 %spins, {FIRM}
+  %yields = and i1 %due, %late
+  br i1 %yields, label %yield, label %out
+yield:
+  %a = call i32 @sched_yield()
+  br label %out
+out:
+  ret void
+}}"""
 
 
 def _at(name: str, offset_bytes: int) -> str:
@@ -208,7 +227,7 @@ idler:
   %ends = icmp ne i64 %asked, 0
   br i1 %ends, label %exit, label %pausing
 pausing:
-  call void @pause()
+  call void @pool_pause(i64 %spins)
   %spun = add i64 %spins, 1
   %tired = icmp sge i64 %spun, {SPINS}
   br i1 %tired, label %sleep, label %again
@@ -257,7 +276,7 @@ look:
   %none = icmp eq i64 %entrants, 0
   br i1 %none, label %out, label %pausing
 pausing:
-  call void @pause()
+  call void @pool_pause(i64 %spins)
   %spun = add i64 %spins, 1
   %tired = icmp sge i64 %spun, {SPINS}
   br i1 %tired, label %sleep, label %again
