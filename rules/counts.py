@@ -36,7 +36,7 @@ COUNTS: Final[Mapping[str, Mapping[str, tuple[int, int | None]]]] = {
         "softmax": (9, 9),
         "layer_norm": (18, 18),
         "rms_norm": (3, 6),
-        "batch_norm": (18, 18),
+        "batch_norm": (9, 9),
         "norm": (3, 3),
         "row_sum": (3, 3),
         "column_sum": (3, 4),

@@ -64,6 +64,12 @@ def outer_product() -> Dag:
     return dag("outer", [inp("A", 8), inp("B", 8), c])
 
 
+def scaled_rows() -> Dag:
+    """C = (A - M) / S with a value of M and S per row: one loop over j reuses both."""
+    c = op("C", {"i": 8, "j": 8}, read("A", "i", "j"), read("M", "i"), read("S", "i"))
+    return dag("rows", [inp("A", 8, 8), inp("M", 8), inp("S", 8), c])
+
+
 def square(n: int) -> Dag:
     c = op("C", {"i": n, "j": n}, read("A", "i", "k"), read("A", "k", "j"), over={"k": n})
     return dag("square", [inp("A", n, n), c])
@@ -179,6 +185,7 @@ CASES: list[tuple[Rule, Cursor, Verdict, str]] = [
     (FUSED, at(State.naive(RELU).do(CacheRead("C", ("D",))), "C"), SKIP, "shared memory"),
     (Tiling("SSRSRS"), at(MM, "C"), ALONE, "C reuses A along j and B along i"),
     (Tiling("SSRSRS"), at(outer_product(), "C"), ALONE, "A along j and B along i"),
+    (Tiling("SSRSRS"), at(scaled_rows(), "C"), SKIP, "M along j and S along j only"),
     (Tiling("SSRSRS"), at(RELU, "D"), SKIP, "no producer"),
     (Tiling("SSRSRS"), at(MM, "A"), SKIP, "is an input"),
     (Tiling("SSRSRS"), at(max_pool(pad=False), "pool"), SKIP, "no producer"),

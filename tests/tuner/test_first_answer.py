@@ -116,9 +116,13 @@ def test_if_no_choice_passes_the_next_ones_are_tried_alone(
         return export(pool, *exports, first_only=first_only)
 
     monkeypatch.setattr(LocalPool, "export", refused)
-    events = run(Request((matmul(),), local_target(1), trials=0), CPU, MemoryStore(), tmp_path)
+    request = Request((matmul(),), local_target(1), trials=0)
+    events = list(run(request, CPU, MemoryStore(), tmp_path))
     assert [event for event in events if isinstance(event, FirstAnswer)]
     assert told == [first_answer.TIMED, 1, 1]
+    (ended,) = [event for event in events if isinstance(event, Finished)]
+    (task,) = ended.results
+    assert dict(task.failures) == {"wrong": 2}  # told, though a later choice was right
 
 
 def test_measured_candidates_come_before_predicted_ones() -> None:

@@ -14,7 +14,7 @@ runs the tasks itself.
 
 A helper without a job spins for a while, then sleeps; a caller likewise waits for entrants. After
 FIRM pauses either lets other threads have its processor now and then: if the two share one, because
-other programs hold the rest, the one that spins would keep the other from its tasks. If two
+other programs hold the rest, a thread that spins would keep the other from its tasks. If two
 threads call at once, one job has the pool, and the other caller runs its tasks on its own thread;
 so a task may call a kernel on the same pool.
 """

@@ -54,23 +54,27 @@ def permutes(node: Node) -> Answer:
 def needs_tiling(node: Node) -> Answer:
     """Return if elements are read several times, so that tiling gives reuse.
 
-    Counts the producers whose reads all lack some spatial axis with more than one point: two
-    such, or one and a reduction. Never holds under the attribute `const_axes`.
+    Takes the producers whose reads all lack some spatial axis with more than one point: one of
+    them and a reduction, or two that lack no common axis. If they lack a common axis and nothing
+    is reduced, that loop inside keeps all of them in registers (ADR-0211). Never holds under the
+    attribute `const_axes`.
     """
     if not isinstance(node, Compute):
         return no(f"{node.name} is an input")
     if node.attrs.const_axes:
         return no(f"{node.name} indexes a constant tensor by {', '.join(node.attrs.const_axes)}")
-    reused = [
-        f"{producer} along {lacking[0]}"
+    lacking = {
+        producer: axes
         for producer, reads in reads_by_producer(node).items()
-        if (lacking := _lacking(node, tuple(i for read in reads for i in read.indices)))
-    ]
-    if len(reused) >= 2 or (reused and node.reduce_axes):
+        if (axes := _lacking(node, tuple(i for read in reads for i in read.indices)))
+    }
+    reused = [f"{producer} along {axes[0]}" for producer, axes in lacking.items()]
+    if not reused:
+        return no(f"{node.name} reuses no producer along a spatial axis")
+    common = set.intersection(*map(set, lacking.values()))
+    if node.reduce_axes or not common:
         return yes(f"{node.name} reuses {' and '.join(reused)}")
-    if reused:
-        return no(f"{node.name} reuses {reused[0]} only, and reduces nothing")
-    return no(f"{node.name} reuses no producer along a spatial axis")
+    return no(f"{node.name} reuses {' and '.join(reused)} only, and reduces nothing")
 
 
 def elementwise(dag: Dag, producer: str, consumer: str) -> Answer:

@@ -23,6 +23,7 @@ from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.cost.model import CostModel, ForTask
 from ansorpy.errors import LoweringError
 from ansorpy.events import FirstAnswer, TaskResult
+from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import RacePool
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.records import Record
@@ -237,6 +238,8 @@ def _exported(
     meanings = {export.program.meaning for _, export in exports.values()}
     tests = {one: beside.submit(make_test, task.dag, one) for one in meanings} if beside else {}
     done = pool.export(*(export for _, export in exports.values()), first_only=first_only)
+    if isinstance(done, Failed):
+        task.history.note([done])
     if not isinstance(done, Exported) or not done.library.linked:
         return None
     candidate, export = exports[done.library.prefix]
