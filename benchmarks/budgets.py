@@ -17,12 +17,11 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.common import Results, Row, arguments, chosen, commit, publish, say, table
+from benchmarks.common import Results, Row, arguments, chosen, commit, looping, publish, say, table
 from benchmarks.machine import cpu_model, versions
 
 KEYS: Final = ("name", "beside", "asked_s")
@@ -31,7 +30,6 @@ OPERATORS: Final = ("matmul_relu", "softmax", "conv2d_bias_relu")
 MODELS: Final = ("encoder", "squeezenet")
 EXAMPLES: Final = Path(__file__).parents[1] / "examples"
 ANSORPY: Final = (sys.executable, "-m", "ansorpy")
-LOOP: Final = (sys.executable, "-c", "while True: pass")
 SHARE, SLACK_S = 0.1, 1.5  # a row may take so much more
 LEAST: Final = re.compile(r"are too few: .* takes? about (\d+) s")
 ALONE: Final = (
@@ -50,18 +48,6 @@ def source_of(name: str, folder: Path) -> Path:
     if not file.exists():
         subprocess.run([*ANSORPY, "example", name, "--out", str(file)], check=True)
     return file
-
-
-@contextmanager
-def beside(busy: bool) -> Iterator[None]:
-    """Run a process that loops while the block runs, if asked for."""
-    loop = subprocess.Popen(LOOP) if busy else None
-    try:
-        yield
-    finally:
-        if loop is not None:
-            loop.kill()
-            loop.wait()
 
 
 def measured(name: str, seconds: float, folder: Path) -> Row:
@@ -180,7 +166,7 @@ def main() -> int:
             key = {"name": name, "beside": load, "asked_s": float(seconds)}
             if args.only is None and results.find(**key) is not None:
                 continue
-            with beside(args.busy):
+            with looping(int(args.busy)):
                 row = {**key, **measured(name, seconds, args.folder)}
             say(f"{name}, {seconds:g} s beside {load}: {row['taken_s']:.1f} s")
             results.add(row)

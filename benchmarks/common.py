@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
@@ -121,6 +122,18 @@ def in_turns(
                 call()
             times_s.append((time.perf_counter() - begin_s) / count)
     return found
+
+
+@contextmanager
+def looping(count: int) -> Iterator[None]:
+    """Run `count` processes that loop while the block runs; each keeps a processor busy."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def running_best(costs_s: Iterable[float]) -> list[float]:

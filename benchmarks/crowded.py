@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 import ansorpy
-from benchmarks.common import RAW, Results, Row, arguments, chosen, publish, say, table
+from benchmarks.common import RAW, Results, Row, arguments, chosen, looping, publish, say, table
 from benchmarks.machine import run_facts
 
 KEYS: Final = ("row", "beside", "form")
@@ -128,7 +128,7 @@ def call_of(row: str, form: str, bundles: Path | None) -> Callable[[], Any]:
         loaded = ansorpy.load(path) if form == "numba" else ansorpy.load_native(path)
         call = loaded.prepare(*arrays)
     if not np.allclose(call(), right, rtol=1e-3, atol=1e-3 * float(np.abs(right).max())):
-        raise SystemExit(f"{row}, {form}: the result differs from that of ONNX Runtime")
+        raise SystemExit(f"{row}, {form}: the result differs from the result of ONNX Runtime")
     return call
 
 
@@ -147,18 +147,16 @@ def timed(row: str, form: str, bundles: Path | None) -> None:
 @contextmanager
 def crowd(place: str) -> Iterator[None]:
     """Keep as many processors busy as a place says, or hold children to one processor."""
+    if place != PINNED:
+        with looping(int(place)):
+            yield
+        return
     mine = os.sched_getaffinity(0)
-    count = 0 if place == PINNED else int(place)
-    if place == PINNED:
-        os.sched_setaffinity(0, {min(mine)})
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    os.sched_setaffinity(0, {min(mine)})
     try:
         yield
     finally:
         os.sched_setaffinity(0, mine)
-        for process in busy:
-            process.kill()
-            process.wait()
 
 
 def measured(row: str, place: str, forms: Sequence[str], args: Any, bundled: bool) -> list[Row]:

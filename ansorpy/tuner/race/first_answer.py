@@ -238,7 +238,7 @@ def _exported(
     meanings = {export.program.meaning for _, export in exports.values()}
     tests = {one: beside.submit(make_test, task.dag, one) for one in meanings} if beside else {}
     done = pool.export(*(export for _, export in exports.values()), first_only=first_only)
-    if isinstance(done, Failed) and done.kind != "build":  # without a linker there is a race
+    if isinstance(done, Failed) and done.kind != "build":  # a race delivers it then
         task.history.note([done])
     if not isinstance(done, Exported) or not done.library.linked:
         return None
