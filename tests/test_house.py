@@ -248,7 +248,7 @@ LINES = {
     "ansorpy/artifact": 4_170,
     "ansorpy/bundle": 2_920,
     "ansorpy/client": 1_300,
-    "ansorpy/codegen": 12_255,
+    "ansorpy/codegen": 12_260,
     "ansorpy/cost": 1_470,
     "ansorpy/expr": 2_150,
     "ansorpy/features": 2_550,

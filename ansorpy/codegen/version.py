@@ -1,9 +1,10 @@
 """The versions of the code generators, stored with every record (ADR-0021, ADR-0038)."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from ansorpy.expr.dtypes import FLOATS, NARROW
-from ansorpy.expr.expr import Binary, Expr, Select, reads, walk
+from ansorpy.expr.expr import Binary, Call, Expr, Select, reads, walk
 from ansorpy.te.dag import Dag
 
 # Raise it in a commit that changes the machine code of any candidate: a pass, a printer of LLVM
@@ -12,14 +13,17 @@ from ansorpy.te.dag import Dag
 # Records of another number are measured again before anything is answered from them.
 CODEGEN_VERSION: Final = 6
 # Raised instead if only kernels of some Dags change: those with 16-bit floats, those with a product
-# or quotient of floats that several nodes read, and those that choose between tensors by position.
+# or quotient of floats that several nodes read, those that choose between tensors by position, and
+# those with a function of POWERS.
 NARROW_VERSION: Final = 1
 SHARED_VERSION: Final = 1
 CHOICE_VERSION: Final = 1
+POWER_VERSION: Final = 1
+POWERS: Final = ("exp", "sigmoid", "erf")
 # Digests of earlier SIMD compilers (`simd_file.simd_version`) that make the same machine code of a
 # Dag of equal `codegen_version`. A commit that changes the compiler and no version adds the digest
 # of the compiler before it: records that name that digest go on answering.
-EARLIER_COMPILERS: Final = ("a992222a550ae7bc", "5163c160496dca43")
+EARLIER_COMPILERS: Final = ("a992222a550ae7bc", "5163c160496dca43", "cdab381036a142b1")
 
 
 def codegen_version(dag: Dag | None = None) -> str:
@@ -31,6 +35,8 @@ def codegen_version(dag: Dag | None = None) -> str:
         parts.append(f"shared.{SHARED_VERSION}")
     if dag is None or _chooses(dag):
         parts.append(f"choice.{CHOICE_VERSION}")
+    if dag is None or any(isinstance(part, Call) and part.fn in POWERS for part in _parts(dag)):
+        parts.append(f"power.{POWER_VERSION}")
     return "+".join(parts)
 
 
@@ -55,10 +61,12 @@ def _chooses(dag: Dag) -> bool:
         and {one.tensor for one in reads(part.then)} != {one.tensor for one in reads(part.other)}
         and reads(part.then)
         and reads(part.other)
-        for node in dag.computes
-        for body in node.body
-        for part in walk(body)
+        for part in _parts(dag)
     )
+
+
+def _parts(dag: Dag) -> Iterator[Expr]:
+    return (part for node in dag.computes for body in node.body for part in walk(body))
 
 
 def _is_product(part: Expr) -> bool:
