@@ -56,6 +56,8 @@ class Commandline(LazyGroup):
         ("rule", TUNE, "rule:app", "Check derivation rules"),
         ("serve", HOST, "host:serve", "Run the service, configured by ANSORPY_* variables"),
         ("worker", HOST, "host:worker", "Run jobs of the database until SIGTERM"),
+        ("slot", HOST, "cluster:slot", "Offer this machine to a cluster until Ctrl-C or SIGTERM"),
+        ("cluster", HOST, "cluster:app", "Run the head of a cluster, and list its machines"),
         ("run", MODEL, "models:run", "Run the model of a bundle once"),
         (
             "bench", MODEL, "models:bench",

@@ -151,6 +151,9 @@ class FakeBackEnd:
     def open(self, dag: Dag, target: Target, cold_bytes: int) -> MeasurePool:
         return self.make(dag, target)
 
+    def rounds(self) -> int:
+        return 1
+
     def memory(self) -> Memory:
         return Memory()
 

@@ -41,6 +41,23 @@ def play(given: TaskScheduler, measure: Measure) -> list[Turn]:
     return turns
 
 
+def play_ahead(given: TaskScheduler, measure: Measure, most: int) -> list[Turn]:
+    """Report each turn once `most` are under way, or no other turn can begin."""
+    turns, under_way = list[Turn](), list[Turn]()
+    while True:
+        while len(under_way) < most and (turn := given.next_turn()) is not None:
+            given.begin(turn)
+            under_way.append(turn)
+            names = [one.task.name for one in under_way]
+            assert max(map(names.count, names)) <= 2
+        if not under_way:
+            return turns
+        turn = under_way.pop(0)
+        turns.append(turn)
+        seen = given.allocation[turn.task.name]
+        given.report(turn, turn.trials, measure(turn.task.name, seen + turn.trials))
+
+
 def falling(name: str, trials: int) -> float:
     return 1e-3 * (1 + 1 / trials)
 
@@ -340,3 +357,37 @@ def test_allocations_sum_to_the_budget(
     assert given == trials or set(dealer.stopped) == set(names)
     if set(range(n)) - dead:
         assert given == trials
+
+
+@given(
+    n=st.integers(1, 5),
+    trials=st.integers(5, 400),
+    most=st.integers(1, 9),
+    strategy=st.sampled_from(["gradient", "round-robin"]),
+    limit=st.none() | st.integers(5, 100),
+)
+def test_turns_under_way_share_the_whole_budget(
+    n: int, trials: int, most: int, strategy: Literal["gradient", "round-robin"], limit: int | None
+) -> None:
+    given = scheduler(tasks(n), Settings(trials, strategy=strategy, task_trials=limit))
+    turns = play_ahead(given, falling, most)
+    whole = trials if limit is None else min(trials, n * limit)
+    assert sum(turn.trials for turn in turns) == sum(given.allocation.values()) == whole
+    if strategy == "round-robin" and limit is None:
+        assert max(given.allocation.values()) - min(given.allocation.values()) <= 1
+
+
+def test_one_turn_under_way_gives_the_turns_of_a_search_without_any() -> None:
+    alone = play(scheduler(tasks(3), Settings(300)), falling)
+    assert play_ahead(scheduler(tasks(3), Settings(300)), falling, 1) == alone
+
+
+def test_a_task_without_a_turn_under_way_comes_first() -> None:
+    given = scheduler(tasks(2), Settings(100))
+    names = []
+    for _ in range(5):
+        turn = given.next_turn()
+        names.append(None if turn is None else turn.task.name)
+        if turn is not None:
+            given.begin(turn)
+    assert names == ["t0", "t1", "t0", "t1", None]

@@ -94,6 +94,10 @@ class LocalBackEnd(Generic[P]):
         """Return the memory that this process may still take, and the limit of one candidate."""
         return Memory(free_memory(), self._settings.limits.memory_bytes)
 
+    def rounds(self) -> int:
+        """Return 1: all tasks use the same processes."""
+        return 1
+
     def close(self) -> None:
         """End every process; may be called twice."""
         self._processes.close()

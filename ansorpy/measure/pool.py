@@ -180,5 +180,8 @@ class BackEnd(Protocol[Pool_co]):
     def memory(self) -> Memory:
         """Return the memory of the machine that measures, before a search needs it."""
 
+    def rounds(self) -> int:
+        """Return how many rounds of trials may be under way at once, each in a thread."""
+
     def close(self) -> None:
         """End the work for all tasks; may be called twice."""

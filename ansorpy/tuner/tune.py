@@ -1,9 +1,11 @@
 """The spine of a tuning: derive, lower, evolve, bind, emit, measure, update, append."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Container, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +41,7 @@ from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.reuse import warm
 from ansorpy.tuner.rounds import preflight
 from ansorpy.tuner.rounds.round import (
+    Begun,
     Laps,
     Round,
     append,
@@ -51,6 +54,7 @@ from ansorpy.tuner.rounds.round import (
 )
 from ansorpy.tuner.rounds.search_state import SearchState
 from ansorpy.tuner.rounds.setup import Context, Opening, Setup, local_pools, prepare
+from ansorpy.tuner.rounds.share import Turn
 from ansorpy.tuner.tasks.checkpoint import Journal
 from ansorpy.tuner.tasks.ranges import join
 from ansorpy.tuner.tasks.task import Task
@@ -268,32 +272,67 @@ def derived(task: Task, seconds: float) -> Derived:
 
 
 def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Event, None, Stopped]:
-    """Search in rounds, in `rest` tasks for all plans from the second on; return why it ended."""
-    turn = state.next_turn()
+    """Search in rounds, in `rest` tasks for all plans from the second on; return why it ended.
+
+    As many rounds are under way as the pools allow; each ends in the order of its begin, so that
+    decisions do not depend on the order in which outcomes come.
+    """
     delivered = {task.name for task in context.tasks}  # parts are not, by themselves
-    while turn is not None:
-        task = state.tasks[turn.task.name]
-        before_s = task.history.trial_s
-        if task.name in delivered:
-            context.deliveries.prepare_race(task)
-        if task.history.rounds and task.name in rest:
-            rest.remove(task.name)
-            yield open_plans(context, task, late=context.budget.opening_late())
-        done = play(
-            task, turn.trials, context.model, context.pools.of(task), state.picking, context.clock,
-            state.budget.late, state.deferred(turn), state.task_continues(turn),
-        )  # fmt: skip
-        if done.chosen or task.name not in rest:  # else the other plans may have candidates
-            state.report(turn, len(done.chosen), done.least_cost_s, done.spent)
-        yield from append(context.setup.journal, task, done, before_s, state.checkpoint())
-        turn = state.next_turn()
-        if turn is not None and task.name in delivered:  # else the final race follows
-            yield from context.deliveries.intermediate(task)
+    under_way: deque[tuple[Turn, Begun]] = deque()
+    most = context.pools.rounds()
+    try:
+        turn, last = state.next_turn(), None
+        while turn is not None or under_way:
+            if turn is not None and last is not None:  # else the final race follows
+                yield from context.deliveries.intermediate(last)
+            while turn is not None:
+                task = state.tasks[turn.task.name]
+                yield from _opened(context, task, rest, delivered)
+                held, goes_on = state.deferred(turn), state.task_continues(turn)
+                state.scheduler.begin(turn)
+                begun = begin(
+                    task, turn.trials, context.model, context.pools.of(task), state.picking,
+                    context.clock, state.budget.late, held, goes_on, most > 1,
+                )  # fmt: skip
+                under_way.append((turn, begun))
+                turn = state.next_turn() if len(under_way) < most else None
+            task = yield from _ended(context, state, *under_way.popleft(), rest)
+            last = task if task.name in delivered else None
+            turn = state.next_turn()
+    finally:
+        for _, begun in under_way:  # the search was interrupted: these trials do not count
+            begun.cancel()
     reason = state.stop_reason()
     if reason == "seconds" and not any(task.history.trials for task in state.tasks.values()):
         budget = context.budget
         yield NoTrials(budget.left_s + budget.spent_s, budget.told_s(), TOLD_TRIALS)
     return reason
+
+
+def _opened(
+    context: Context, task: Task, rest: set[str], delivered: Container[str]
+) -> Iterator[Event]:
+    """Prepare the race of a task, and open the rest of its search space once it has a round."""
+    if task.name in delivered:
+        context.deliveries.prepare_race(task)
+    if task.history.rounds and task.name in rest:
+        rest.remove(task.name)
+        yield open_plans(context, task, late=context.budget.opening_late())
+
+
+def _ended(
+    context: Context, state: SearchState, turn: Turn, begun: Begun, rest: Container[str]
+) -> Generator[Event, None, Task]:
+    """Wait for the outcomes of a round; learn, report and store them. Return its task."""
+    task = begun.task
+    before_s = task.history.trial_s
+    done = finish(begun, context.model)
+    if done.chosen or task.name not in rest:  # else the other plans may have candidates
+        state.report(turn, len(done.chosen), done.least_cost_s, done.spent)
+    else:
+        state.scheduler.end(turn)
+    yield from append(context.setup.journal, task, done, before_s, state.checkpoint())
+    return task
 
 
 def measure_joined(context: Context, task: Task) -> Iterator[Improved]:
@@ -317,22 +356,38 @@ def play(
     clock: Callable[[], float], late: Callable[[], bool] = lambda: False, held: int = 0,
     goes_on: bool = False,
 ) -> Round:  # fmt: skip
-    """Play a round of at most `count` trials; more candidates, `held`, wait for the next round.
+    """Play a round from its begin to its end."""
+    return finish(begin(task, count, model, pool, rng, clock, late, held, goes_on), model)
+
+
+def begin(
+    task: Task, count: int, model: CostModel, pool: MeasurePool, rng: np.random.Generator,
+    clock: Callable[[], float], late: Callable[[], bool] = lambda: False, held: int = 0,
+    goes_on: bool = False, aside: bool = False,
+) -> Begun:  # fmt: skip
+    """Begin a round of at most `count` trials; more candidates, `held`, wait for the next round.
 
     Args:
         late: once it returns True, unmeasured candidates count as if they were never proposed.
         goes_on: the task has the next round, and no other task measures before it.
+        aside: measure in a thread of its own, so that other rounds can begin meanwhile.
     """
     lap = Laps(clock)
     rows = evolve(task, count + held, model, rng, pool)
     rows, task.queue.held = rows[:count], rows[count:]
-    proposed_s = lap()
+    begun = Begun(task, rows, lap, lap())
     if goes_on:
         prebuild(task, pool, later=True)
     emitted = emit(pool, bind(task, rows), [task.outcome_on_record(row) for row in rows])
-    rows, outcomes = measure(task, rows, emitted, late)
-    measured_s = lap()
-    quality = update(task, model, rows, outcomes)
-    spent = TimeSpent(proposed_s, measured_s, lap())
-    task.history.seconds += spent.total_s
+    begun.measure(partial(measure, task, rows, emitted, begun.late(late)), aside)
+    return begun
+
+
+def finish(begun: Begun, model: CostModel) -> Round:
+    """Return a round with its outcomes, from which the task and the cost model have learned."""
+    rows, outcomes = begun.outcomes()
+    waited_s = begun.lap()
+    quality = update(begun.task, model, rows, outcomes)
+    spent = TimeSpent(begun.proposed_s, waited_s, begun.lap())
+    begun.task.history.seconds += spent.total_s
     return Round(tuple(rows), tuple(outcomes), quality, spent)

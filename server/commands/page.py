@@ -64,7 +64,7 @@ PANELS: Final = (
     Panel(
         "Service",
         ("watch", "keep-weights-home", "state", "limit", "remote", "job", "host", "port", "tenant",
-         "scope", "days", "label", "overlap-hours"),
+         "cluster", "address", "scope", "days", "label", "overlap-hours"),
         ("priority", "idempotency-key"),
     ),
     Panel(

@@ -118,16 +118,17 @@ def test_a_record_of_another_code_generator_never_answers(
         ),
         (
             "def f(float(16,24) A, float s) -> (M, E) {"
-            " X(i,j) = A(i,j) + s  M(i) max=! X(i,j)  E(i,j) = exp(X(i,j) - M(i)) }",
+            " X(i,j) = A(i,j) + s  M(i) max=! X(i,j)  E(i,j) = X(i,j) - M(i) }",
             True,
         ),
+        ("def f(float(16,24) A) -> (E) { E(i,j) = exp(A(i,j)) }", False),
         (
             "def f(float(16,24) A, float(16,24) B) -> (C) {"
             " C(i,j) = j < 24 ? A(i,j) : B(i,j-24) where j in 0:48 }",
             False,
         ),
     ],
-    ids=["float32", "16 bits", "a product for two", "a sum for two", "a choice"],
+    ids=["float32", "16 bits", "a product for two", "a sum for two", "a power", "a choice"],
 )
 def test_a_record_of_generator_6_answers_if_its_machine_code_is_the_same(
     tmp_path: Path, text: str, answers: bool

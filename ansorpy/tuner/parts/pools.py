@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from ansorpy.cluster.place import slots_at
+from ansorpy.cluster.pool import ROUNDS, ClusterBackEnd
 from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.estimates import EstimatePool, emulated
 from ansorpy.measure.free_memory import return_freed
@@ -12,6 +14,7 @@ from ansorpy.measure.local import LocalBackEnd, LocalPool
 from ansorpy.measure.measured_by import slot_of
 from ansorpy.measure.pool import BackEnd, MeasurePool, Memory, RacePool
 from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.target import CpuTarget
 from ansorpy.te.dims import ranges_of
 from ansorpy.tuner.options.plugins import MEASURERS, chosen_part
 from ansorpy.tuner.parts.plugged import measurer_of
@@ -19,6 +22,7 @@ from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tasks.task import Task
 
 OPEN_POOLS = 3  # open pools at most; each holds a process per core and the reference results
+CLUSTER_POOLS = ROUNDS + 4  # likewise, on slots: each task of a round that is under way has one
 
 
 class Pools:
@@ -64,6 +68,10 @@ class Pools:
         """Return the memory of the machine that measures."""
         return self._back_end.memory()
 
+    def rounds(self) -> int:
+        """Return how many rounds of trials may be under way at once."""
+        return self._back_end.rounds()
+
     def close(self) -> None:
         """Close every pool, and end the back end; may be called twice."""
         while self._pools:
@@ -85,6 +93,25 @@ def shared_pools(request: Request, settings: MeasureSettings | None = None) -> P
         cores = tuple(sorted(slot_cores(request.copies)))
         settings = replace(settings, sampling=replace(settings.sampling, cores=cores))
     return pools_over(back_end_of(request, settings), request)
+
+
+def cluster_pools(request: Request, address: str, settings: MeasureSettings | None = None) -> Pools:
+    """Return pools whose tasks are measured by slots of a cluster (ADR-0212).
+
+    Raises:
+        SpecError: there is no secret for the cluster, or Ray is not installed.
+    """
+    found = ClusterBackEnd(slots_at(address), request.target, settings or MeasureSettings())
+    return Pools(found, most=CLUSTER_POOLS)
+
+
+def on_cluster(request: Request) -> bool:
+    """Return whether slots of a cluster can measure a request: one call of a CPU at a time.
+
+    Other requests are measured by processes of this machine.
+    """
+    ours = request.measurer == MEASURERS.default
+    return ours and isinstance(request.target, CpuTarget) and request.copies == 1
 
 
 def pools_over(back_end: BackEnd[MeasurePool], request: Request) -> Pools:

@@ -6,13 +6,17 @@ built on the other cores while the next candidates are evolved, without knowledg
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from threading import Event, Thread
 from typing import Final
 
 import numpy as np
 
 from ansorpy.cost.model import CostModel, ForTask, Sample
 from ansorpy.cost.quality import assess
+from ansorpy.errors import AnsorError
 from ansorpy.events import Improved, RoundDone, TimeSpent
 from ansorpy.measure.outcome import Outcome
 from ansorpy.measure.pool import MeasurePool
@@ -26,6 +30,8 @@ from ansorpy.tuner.tasks.task import Task
 from ansorpy.uncollected import uncollected
 
 MIN_GAIN_S: Final = 1e-9  # the resolution of the clock
+
+Outcomes = tuple[list[Candidate], list[Outcome]]  # candidates that were measured, and theirs
 
 # A measurement in progress: builders emit code while slots measure. Its arguments are the least
 # cost so far, and a function that returns True after the deadline; late candidates have outcome
@@ -60,6 +66,57 @@ class Laps:
         return self._last_s - before_s
 
 
+@dataclass(slots=True)
+class Begun:
+    """A round whose candidates are being measured.
+
+    Args:
+        lap: tells the seconds since the round began, and since it told.
+        proposed_s: seconds of the proposal.
+    """
+
+    task: Task
+    rows: Sequence[Candidate]
+    lap: Laps
+    proposed_s: float
+    _measured: Callable[[], Outcomes] = field(init=False)
+    _cancelled: Event = field(default_factory=Event)
+
+    def late(self, late: Callable[[], bool]) -> Callable[[], bool]:
+        """Return a function that is true once `late` is, or the round is cancelled."""
+        return lambda: self._cancelled.is_set() or late()
+
+    def measure(self, measured: Callable[[], Outcomes], aside: bool) -> None:
+        """Measure when the outcomes are asked for, or, `aside`, from now on in a thread."""
+        if not aside:
+            self._measured = measured
+            return
+        self.task.queue.under_way += self.rows
+        future: Future[Outcomes] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(measured())
+            except BaseException as error:  # noqa: BLE001 - raised where the outcomes are asked for
+                future.set_exception(error)
+
+        Thread(target=run, daemon=True, name=f"round of {self.task.name}").start()
+        self._measured = future.result
+
+    def outcomes(self) -> Outcomes:
+        """Return the measured candidates and their outcomes; wait for them."""
+        found = self._measured()
+        done = {*self.rows}
+        self.task.queue.under_way = [one for one in self.task.queue.under_way if one not in done]
+        return found
+
+    def cancel(self) -> None:
+        """Measure no further candidate, and wait for those that are being measured."""
+        self._cancelled.set()
+        with suppress(AnsorError):
+            self.outcomes()
+
+
 def evolve(
     task: Task, count: int, model: CostModel, rng: np.random.Generator, pool: MeasurePool
 ) -> list[Candidate]:
@@ -69,8 +126,8 @@ def evolve(
     """
     prebuild(task, pool)
     chosen = task.queue.waiting(task.history.costs_s)
-    missing = max(0, count - len(chosen))
-    return chosen + propose(task, ForTask(model, task.key), chosen, missing, rng)
+    missing, taken = max(0, count - len(chosen)), [*chosen, *task.queue.under_way]
+    return chosen + propose(task, ForTask(model, task.key), taken, missing, rng)
 
 
 @uncollected()

@@ -102,12 +102,16 @@ class TaskScheduler:
 
     @property
     def _left(self) -> int:
-        return self._settings.trials - self.trials
+        return self._settings.trials - sum(p.given for p in self._progress)
 
     def left(self, name: str) -> int:
         """Return how many trials a task may still get."""
         limit = self._settings.task_trials
-        return self._left if limit is None else min(self._left, limit - self._by_name[name].trials)
+        return self._left if limit is None else min(self._left, limit - self._by_name[name].given)
+
+    def begin(self, turn: Turn) -> None:
+        """Count the trials of a turn as given; `report` tells later how it went."""
+        self._by_name[turn.task.name].under_way.append(turn.trials)
 
     def resume(self, name: str, trials: int, best_s: float, warm_up: bool = False) -> None:
         """Add results of earlier runs, which cost no budget.
@@ -146,18 +150,23 @@ class TaskScheduler:
             p.group = p.task.group if saved["grouped"] else None
 
     def next_turn(self) -> Turn | None:
-        """Return whose turn it is; None when the budget is spent or no task is left."""
+        """Return whose turn it is; None when the budget is spent or no task is left.
+
+        While turns are under way, tasks without one come first; none has more than two.
+        """
         left = self._left
         seconds = self._settings.seconds
         late = seconds is not None and self._clock() - self._start >= seconds
         alive = [p for p in self._progress if p.alive]
-        if left <= 0 or late or not alive:
+        free = [p for p in alive if not p.under_way] or [p for p in alive if len(p.under_way) < 2]
+        free = [p for p in free if self.left(p.task.name) > 0]
+        if left <= 0 or late or not free:
             return None
         if self._settings.strategy == "round-robin":
-            return self._equal_turn(alive, left)
-        unknown = [p for p in alive if p.best_s == inf or not p.rounds]
+            return self._equal_turn(alive, free, left)
+        unknown = [p for p in free if p.best_s == inf or not p.rounds]
         # The fewest rounds first, so that one task that fails does not hold up the others.
-        chosen = min(unknown, key=lambda p: p.rounds) if unknown else self._steepest(alive)
+        chosen = min(unknown, key=lambda p: p.rounds) if unknown else self._steepest(free)
         return Turn(chosen.task, min(self._size(chosen), self.left(chosen.task.name)))
 
     def _size(self, progress: Progress) -> int:
@@ -167,12 +176,18 @@ class TaskScheduler:
         round is followed by one with the rest of its trials.
         """
         is_first = not progress.rounds or 0 < progress.trials < FIRST_ROUND
-        if self._settings.round_trials is None and is_first:
+        if self._settings.round_trials is None and is_first and not progress.under_way:
             return min(FIRST_ROUND - progress.trials, self._round)
         fixed = self._settings.round_trials is not None or self._settings.seconds is not None
         if fixed or progress.trials < GROWN_AT:
             return self._round
         return max(self._round, min(GROWN_ROUND, self._share))
+
+    def end(self, turn: Turn) -> None:
+        """Forget that a turn is under way, if it is."""
+        under_way = self._by_name[turn.task.name].under_way
+        if turn.trials in under_way:
+            under_way.remove(turn.trials)
 
     def report(self, turn: Turn, trials: int, best_s: float = inf) -> None:
         """Tell how a turn went.
@@ -182,6 +197,7 @@ class TaskScheduler:
             best_s: the best valid cost among them in seconds, inf where none was valid.
         """
         progress = self._by_name[turn.task.name]
+        self.end(turn)
         progress.add(trials, best_s)
         limit = self._settings.early_stop_trials
         if trials == 0:
@@ -203,21 +219,24 @@ class TaskScheduler:
         enough = progress.rounds >= self._settings.hopeless_rounds
         return progress.best_s == inf and enough and begun
 
-    def _equal_turn(self, alive: Sequence[Progress], left: int) -> Turn:
-        """Give a turn to the task with the fewest trials, sized so that all end up equal."""
-        base, extra = divmod(left + sum(p.trials for p in alive), len(alive))
-        quotas = [base + (i < extra) for i in range(len(alive))]
-        owed = [q - p.trials for q, p in zip(quotas, alive, strict=True)]
+    def _equal_turn(
+        self, alive: Sequence[Progress], free: Sequence[Progress], left: int
+    ) -> Turn | None:
+        """Give a turn to the free task with the fewest trials, sized so that all end up equal."""
+        base, extra = divmod(left + sum(p.given for p in alive), len(alive))
+        owed = [(base + (i < extra) - p.given, p) for i, p in enumerate(alive)]
         # The quotas sum to more than the trials, so some task is owed at least one.
-        chosen = min((i for i, n in enumerate(owed) if n > 0), key=lambda i: alive[i].trials)
+        able = [(n, p) for n, p in owed if n > 0 and p in free]
+        if not able:  # turns of those that are owed trials are under way
+            return None
+        trials, chosen = min(able, key=lambda pair: pair[1].given)
         # Rounds of even size: a last round of one trial would teach nothing.
-        rounds = ceil(owed[chosen] / self._round)
-        task = alive[chosen].task
-        return Turn(task, min(self.left(task.name), ceil(owed[chosen] / rounds)))
+        rounds = ceil(trials / self._round)
+        return Turn(chosen.task, min(self.left(chosen.task.name), ceil(trials / rounds)))
 
     def _steepest(self, alive: Sequence[Progress]) -> Progress:
         """Return the task with the most negative gradient, a random one where all are equal."""
-        slopes = self.gradients()[[p.alive for p in self._progress]]
+        slopes = self.gradients()[[p in alive for p in self._progress]]
         if slopes.max() == slopes.min():
             return alive[int(self._rng.integers(len(alive)))]
         return alive[int(slopes.argmin())]

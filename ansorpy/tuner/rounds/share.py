@@ -47,11 +47,17 @@ class Progress:
     history_s: list[float] = field(default_factory=list)  # best after every round
     trials_since_gain: int = 0
     stopped: str = ""  # why it gets no more turns; empty while it does
+    under_way: list[int] = field(default_factory=list)  # trials of turns that are not reported yet
 
     @property
     def alive(self) -> bool:
         """True if the task may still get turns."""
         return not self.stopped
+
+    @property
+    def given(self) -> int:
+        """The trials of all turns, those under way included."""
+        return self.trials + sum(self.under_way)
 
     @property
     def flops_per_s(self) -> float:

@@ -1,0 +1,124 @@
+"""The slots of one kind that a tuning uses: which are idle, and which are set aside, and why."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from threading import RLock
+from typing import Final
+
+from ansorpy.cluster.messages import SlotFacts, refusal
+from ansorpy.cluster.slots import SlotGroup
+from ansorpy.errors import RunError
+from ansorpy.records import target_digest
+from ansorpy.target import Target
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 600.0  # seconds without any slot until the tuning ends
+POLL_S: Final = 0.05
+
+
+class Crew:
+    """Slots of the kind of a target, with enough cores and equal versions.
+
+    Args:
+        patience_s: seconds to wait while there is no slot.
+    """
+
+    def __init__(
+        self,
+        slots: SlotGroup,
+        target: Target,
+        patience_s: float = PATIENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._slots, self._target = slots, target
+        self._patience_s, self._sleep, self._clock = patience_s, sleep, clock
+        self._busy: Counter[str] = Counter()
+        self._lock, self._closed = RLock(), False
+        self._aside: dict[str, str] = {}  # slot -> the reason why it is not used
+
+    def usable(self) -> list[str]:
+        """Return the slots that may be asked, busy ones too, in the order of their names."""
+        present = self._slots.present()
+        for name, one in present.items():
+            reason = self._reason(one)
+            if reason and name not in self._aside:
+                self.set_aside(name, reason)
+        return sorted(name for name in present if name not in self._aside)
+
+    def _reason(self, slot: SlotFacts) -> str:
+        kind, threads = target_digest(self._target), self._target.host_threads
+        if reason := refusal(slot.versions):
+            return reason
+        if slot.kind != kind:
+            return f"cannot use it because it is of kind {slot.kind}; expected {kind}"
+        if len(slot.cores) < threads:
+            return f"cannot use it because it has {len(slot.cores)} cores; expected {threads}"
+        return ""
+
+    def set_aside(self, name: str, reason: str) -> None:
+        """Use a slot no longer, and tell the reason."""
+        self._aside[name] = reason
+        self.tell(name, reason)
+
+    def tell(self, name: str, reason: str) -> None:
+        """Tell why a slot is not used."""
+        log.warning("slot %s is not used: %s", name, reason)
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """The reason of each slot that is not used."""
+        return self._aside
+
+    def idle(self, without: Collection[str] = ()) -> list[str]:
+        """Return the slots that have nothing to do."""
+        with self._lock:
+            return [one for one in self.usable() if not self._busy[one] and one not in without]
+
+    def hold(self, name: str) -> bool:
+        """Make an idle slot busy; False if it has become busy."""
+        with self._lock:
+            if self._busy[name]:
+                return False
+            self._busy[name] += 1
+            return True
+
+    def wait(self, without: Collection[str] = ()) -> list[str]:
+        """Return the usable slots; wait until there is one.
+
+        Raises:
+            RunError: there is none for `patience_s`.
+        """
+        end_s = self._clock() + self._patience_s
+        while not (found := [name for name in self.usable() if name not in without]):
+            if self._closed:
+                raise RunError("cannot measure because the tuning has ended")
+            if self._clock() > end_s:
+                told = "; ".join(f"{name}: {text}" for name, text in self._aside.items())
+                raise RunError(
+                    f"cannot measure because no slot of kind {target_digest(self._target)} came"
+                    f" within {self._patience_s:.0f} s; expected one{': ' if told else ''}{told}"
+                )
+            self._sleep(POLL_S)
+        return found
+
+    def ask(self, name: str, frame: bytes) -> "Future[bytes]":
+        """Send a question to a slot."""
+        return self._slots.ask(name, frame)
+
+    def release(self, name: str) -> None:
+        """Note that a slot that was held has answered."""
+        with self._lock:
+            self._busy[name] -= 1
+
+    def close(self) -> None:
+        """End every wait for a slot."""
+        self._closed = True
+
+    def drop(self, name: str) -> None:
+        """End a slot that is late."""
+        self._slots.drop(name)

@@ -1,0 +1,37 @@
+"""The facts of slots that come and go: each is asked once."""
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+
+from ansorpy.cluster.messages import SlotFacts, answered, question
+from ansorpy.cluster.slots import LostSlotError
+from ansorpy.errors import WireError
+
+
+class Greeting:
+    """The facts of slots by name.
+
+    Args:
+        ask: sends a question to a slot.
+    """
+
+    def __init__(self, ask: "Callable[[str, bytes], Future[bytes]]") -> None:
+        self._ask = ask
+        self._asked: dict[str, Future[bytes]] = {}
+        self._facts: dict[str, SlotFacts] = {}
+
+    def known(self, names: Collection[str]) -> Mapping[str, SlotFacts]:
+        """Return the facts of those among `names` that have told them; ask the others."""
+        for gone in self._asked.keys() - {*names}:
+            del self._asked[gone]
+            self._facts.pop(gone, None)
+        for name in names:
+            if name not in self._asked:
+                self._asked[name] = self._ask(name, question("hello"))
+            elif name not in self._facts and self._asked[name].done():
+                with suppress(LostSlotError, WireError):
+                    found = answered(self._asked[name].result())
+                    if isinstance(found, SlotFacts):
+                        self._facts[name] = found
+        return dict(self._facts)

@@ -1,0 +1,77 @@
+"""The processes of Ray on a machine of the cluster, started again if they end."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Final
+
+from ansorpy.cluster.ray.environment import CORES, SLOT, ray_environment
+
+START: Final = (sys.executable, "-m", "ray.scripts.scripts", "start", "--block")
+AGAIN_S: Final = 1.0  # seconds until a process that ended is started again
+OBJECTS: Final = str(256 << 20)  # bytes of Ray's store of objects; a batch has some 100 KB
+END_S: Final = 10.0
+
+
+def head_command(port: int, host: str = "") -> list[str]:
+    """Return the command of the head: it measures nothing."""
+    address = [f"--node-ip-address={host}"] if host else []
+    return [
+        *START, "--head", f"--port={port}", *address, "--num-cpus=0", "--include-dashboard=false",
+        "--disable-usage-stats", f"--object-store-memory={OBJECTS}",
+    ]  # fmt: skip
+
+
+def slot_command(cluster: str, count: int, kind: str, host: str = "") -> list[str]:
+    """Return the command of a machine with `count` slots of a kind of target."""
+    address = [f"--node-ip-address={host}"] if host else []
+    resources = {f"{SLOT}{place}": 1 for place in range(count)}
+    return [
+        *START, f"--address={cluster}", *address, "--num-cpus=0", "--disable-usage-stats",
+        f"--resources={json.dumps(resources)}",
+        f"--labels=ansorpy.kind={kind},ansorpy.version={version('ansorpy')}",
+        f"--object-store-memory={OBJECTS}",
+    ]  # fmt: skip
+
+
+def slot_environment(sets: Sequence[Sequence[int]]) -> dict[str, str]:
+    """Return the environment of a machine's processes, which tells its core sets to its slots."""
+    told = "/".join(",".join(map(str, one)) for one in sets)
+    return {**ray_environment(), CORES: told}
+
+
+def kept_running(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    tell: Callable[[str], object],
+    again: Callable[[], bool] = lambda: True,
+) -> None:
+    """Run a command, and again whenever it ends; a KeyboardInterrupt or SIGTERM ends it.
+
+    A node of Ray does not come back by itself after it lost the head.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    while True:
+        with subprocess.Popen(
+            command, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, text=True,
+        ) as process:  # fmt: skip
+            try:
+                assert process.stdout is not None
+                lines = [line for line in process.stdout if line.strip()]
+                process.wait()
+            except KeyboardInterrupt:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(END_S)
+                process.kill()
+                raise
+        tell(f"Ray ended: {lines[-1].strip() if lines else 'no message'}; it is started again")
+        if not again():
+            return
+        time.sleep(AGAIN_S)

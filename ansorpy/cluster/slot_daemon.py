@@ -1,0 +1,158 @@
+"""A slot: a process that builds, checks and times for a driver at the other end of its pipes.
+
+    python -m ansorpy.cluster.slot_daemon [CORE,CORE ...]
+
+Frames with questions come by the standard input, answers go to the standard output, one after the
+other. The process, its builders and its kernels have the same cores. With its parent, or at
+the end of its input, it ends with every process that it started.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, Final
+
+from ansorpy.cluster.messages import (
+    Question,
+    SlotAnswer,
+    SlotFacts,
+    asked,
+    own_versions,
+    read_frame,
+    write_frame,
+)
+from ansorpy.errors import AnsorError
+from ansorpy.measure.cores import usable_cores
+from ansorpy.measure.host import local_target
+from ansorpy.measure.local import LocalBackEnd, LocalPool
+from ansorpy.measure.pool import RacePool
+from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.measure.values import encode
+from ansorpy.records import target_digest
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+
+PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
+METHODS: Final = frozenset({
+    "measure", "prebuild", "begin_cases", "verify", "race", "rerank", "time_sizes", "begin_call",
+    "export", "attainable_flop_per_s",
+})  # fmt: skip
+Open = Callable[[Dag, Target, int, MeasureSettings], RacePool]
+
+
+class LocalPools:
+    """Pools of local processes, which tasks of one target and equal settings share."""
+
+    def __init__(self) -> None:
+        self._back_ends: dict[tuple[Target, MeasureSettings], LocalBackEnd[LocalPool]] = {}
+
+    def open(
+        self, dag: Dag, target: Target, cold_bytes: int, settings: MeasureSettings
+    ) -> RacePool:
+        """Return a pool for a task."""
+        known = self._back_ends.get((target, settings))
+        if known is None:
+            known = self._back_ends[target, settings] = LocalBackEnd(target, settings, LocalPool)
+        return known.open(dag, target, cold_bytes)
+
+    def close(self) -> None:
+        """End every process."""
+        for one in self._back_ends.values():
+            one.close()
+
+
+class SlotServer:
+    """The pools of a driver, by number, and the methods that it may call.
+
+    Args:
+        open_pool: opens a pool for a task.
+    """
+
+    def __init__(self, open_pool: Open) -> None:
+        self._open = open_pool
+        self._pools: dict[int, RacePool] = {}
+
+    def answer(self, question: Question) -> SlotAnswer:
+        """Call a method; an error of ours, or of the call, is an answer, too."""
+        try:
+            return SlotAnswer(self._value(question))
+        except AnsorError as error:
+            return SlotAnswer(error=f"{type(error).__name__}: {error}")
+        except (TypeError, ValueError, KeyError, AttributeError, OSError) as error:
+            return SlotAnswer(error=f"{type(error).__name__} in {question.method}: {error}")
+
+    def _value(self, question: Question) -> Any:
+        method, number, arguments = question.method, question.pool, question.arguments
+        if method == "hello":
+            return facts()
+        if method == "open":
+            self._pools[number] = self._open(*arguments)
+            return None
+        if method == "close":
+            pool = self._pools.pop(number, None)
+            return pool.close() if pool is not None else None
+        if method not in METHODS:
+            raise ValueError("no such method")
+        value = getattr(self._pools[number], method)(*arguments, **question.options)
+        return value() if method == "begin_call" else value
+
+    def close(self) -> None:
+        """Close the pools that are open."""
+        for pool in self._pools.values():
+            pool.close()
+
+
+def facts() -> SlotFacts:
+    """Return the facts of this process as a slot."""
+    target = local_target(len(usable_cores()))
+    return SlotFacts(
+        target_digest(target), socket.gethostname(), usable_cores(), target, own_versions()
+    )
+
+
+def serve(slot: SlotServer, stream: BinaryIO, out: int) -> None:
+    """SlotAnswer questions until the stream ends."""
+    while (frame := read_frame(stream)) is not None:
+        write_frame(out, encoded(slot.answer(asked(frame))))
+
+
+def encoded(answer: SlotAnswer) -> bytes:
+    """Return the frame of an answer, or of the reason why it cannot travel."""
+    try:
+        return encode(answer)
+    except AnsorError as error:
+        return encode(SlotAnswer(error=str(error)))
+
+
+def settle(cores: str, environment: Mapping[str, str] = os.environ) -> int:
+    """Make this process a slot on some cores; return the descriptor for its answers.
+
+    Other texts for the standard output go to the standard error.
+    """
+    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGTERM)
+    if cores:
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    out = os.dup(1)
+    os.dup2(2, 1)
+    return out
+
+
+def main() -> None:
+    """Serve the driver; SIGTERM ends the processes of all pools."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
+    out = settle(sys.argv[1] if len(sys.argv) > 1 else "")
+    pools = LocalPools()
+    slot = SlotServer(pools.open)
+    try:
+        serve(slot, sys.stdin.buffer, out)
+    finally:
+        slot.close()
+        pools.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Trials shared among slots: the records, lost slots, costs on one scale."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ansorpy.cluster.pool import ClusterBackEnd
+from ansorpy.errors import RunError
+from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.records import Record
+from ansorpy.tuner.parts.pools import Pools
+from tests.cluster.ordered import Facts, cluster, facts, tuned
+from tests.fakes import fake_pools
+
+
+def searched(back_end: ClusterBackEnd, out: Path) -> list[Record]:
+    return tuned(lambda: Pools(back_end), out)[1]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    """Return the facts of the records of one process."""
+    return facts(tuned(fake_pools(), tmp_path_factory.mktemp("here"))[1])
+
+
+@pytest.fixture
+def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no round begin before the one before has ended."""
+    monkeypatch.setattr("ansorpy.cluster.pool.ROUNDS", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_round")
+@pytest.mark.parametrize("count", [1, 4])
+def test_slots_give_the_records_of_one_process(
+    count: int, here: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(monkeypatch, *[{}] * count) as back_end:
+        assert facts(searched(back_end, tmp_path)) == here
+
+
+@pytest.mark.slow
+def test_rounds_under_way_give_the_same_records_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for sleeps in ((0.0, 0.02, 0.0, 0.01), (0.02, 0.0, 0.01, 0.0)):
+        with cluster(monkeypatch, *({"sleep": s} for s in sleeps)) as back_end:
+            assert back_end.rounds() == 4
+            found.append(facts(searched(back_end, tmp_path)))
+    assert found[0] == found[1]
+    rows = [(plan, row) for plan, row, _, raced in found[0] if raced]
+    assert len({*rows}) == len(rows) == 24
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_round")
+def test_costs_of_a_slower_slot_are_multiples_of_the_same_kernels(
+    here: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(monkeypatch, {}, {"factor": 2.0}) as back_end:
+        found = searched(back_end, tmp_path)
+    for (*ours, cost, raced), (*theirs, other, also) in zip(facts(found), here, strict=True):
+        assert (ours, raced) == (theirs, also)
+        assert cost == pytest.approx(other)
+    slow = [one.outcome for one in found if isinstance(one.outcome, Measured)]
+    assert {round(one.slowdown, 6) for one in slow} == {1.0, 2.0}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_round")
+@pytest.mark.parametrize("order", [{"crash": 5}, {"hang": 5}])
+def test_a_batch_of_a_lost_slot_goes_to_another_one(
+    order: Mapping[str, int], here: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ansorpy.cluster.sharing.GRACE_S", 30.0)
+    with cluster(monkeypatch, order, {}, timeout_s=0.1) as back_end:
+        assert facts(searched(back_end, tmp_path)) == here
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_round")
+def test_a_batch_that_two_slots_lose_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second slot ends at the first candidate that it gets; so do all after it."""
+    order = {"crash": 1, "always": True}
+    with cluster(monkeypatch, order, order) as back_end:
+        found = searched(back_end, tmp_path)
+    outcomes = [one.outcome for one in found if one.race is None]
+    assert len(outcomes) == 24
+    assert all(isinstance(one, Failed) and one.kind == "crash" for one in outcomes)
+    assert {one.message.partition(":")[0] for one in outcomes if isinstance(one, Failed)} == {
+        "two slots lost its batch"
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_round")
+def test_a_slot_that_becomes_slow_is_set_aside_and_its_batch_measured_again(
+    here: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = {"slow_from": 8, "slowdown": 1.2}
+    with cluster(monkeypatch, {}, slow) as back_end:
+        assert facts(searched(back_end, tmp_path)) == here
+        (reason,) = back_end.crew.reasons.values()
+    assert reason == "its reference kernel takes 1.20 times as long as before"
+
+
+@pytest.mark.slow
+def test_a_slot_of_another_version_is_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with cluster(monkeypatch, {"version": "0.1.0"}, patience_s=0.2) as back_end:
+        with pytest.raises(RunError, match="cannot measure because no slot of kind") as error:
+            back_end.crew.wait()
+        assert "runs ansorpy 0.1.0; expected 0.2.0, as here" in str(error.value)

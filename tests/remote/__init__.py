@@ -1,1 +1,0 @@
-"""A measuring back end behind a socket: processes that know no path and no memory of the driver."""
