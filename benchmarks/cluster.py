@@ -15,6 +15,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -60,8 +61,8 @@ class Machines:
         token.write_text(secrets.token_hex(24))
         os.environ[TOKEN_FILE] = str(token)
         self._log = folder / "log"
-        self.head_at = f"{'10.77.0.1' if spaces else '127.0.0.1'}:{20000 + os.getpid() % 20000}"
-        host, _, port = self.head_at.partition(":")
+        host, port = "10.77.0.1" if spaces else "127.0.0.1", f"{free_port()}"
+        self.head_at = f"{host}:{port}"
         self.running = [self._start([], "cluster", "head", "--port", port, "--address", host)]
         for k in range(count):
             inside = ["ip", "netns", "exec", f"anp{k}"] if spaces else []
@@ -89,6 +90,12 @@ class Machines:
         for one in self.running:
             with suppress(subprocess.TimeoutExpired):
                 one.wait(20)
+
+
+def free_port() -> int:
+    """Return a port that no program listens on."""
+    with socket.create_server(("", 0)) as listening:
+        return int(listening.getsockname()[1])
 
 
 class KeptSlots(BridgedSlots):
@@ -125,7 +132,8 @@ def namespaces(count: int) -> Iterator[None]:
 def remove(count: int) -> None:
     """Remove the namespaces, and the bridge."""
     for k in range(count):
-        subprocess.run(["ip", "netns", "del", f"anp{k}"], capture_output=True, check=False)
+        for words in (["link", "del", f"anpv{k}"], ["netns", "del", f"anp{k}"]):
+            subprocess.run(["ip", *words], capture_output=True, check=False)
     subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
 
 

@@ -16,12 +16,16 @@ import json
 import os
 import signal
 import sys
+import time
+from contextlib import suppress
 from functools import partial
 from itertools import count
-from threading import Event, Lock, Thread
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 from typing import Any, Final
 
 import ray
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ansorpy.cluster.messages import read_frame, write_frame
@@ -38,6 +42,8 @@ class SlotActors:
         self._out, self._module = out, module
         self._actors: dict[str, Any] = {}  # by name, once they are ready
         self._places: dict[tuple[str, str], str] = {}  # (node, resource) -> name of the actor
+        self._asked: dict[int, str] = {}  # slots of questions without an answer, by number
+        self._gone: SimpleQueue[str] = SimpleQueue()  # names of actors to forget, by `watch`
         self._numbers = count(1)
         self._lock = Lock()
 
@@ -45,6 +51,20 @@ class SlotActors:
         """Send a message to the tuning."""
         with self._lock:
             write_frame(self._out, json.dumps(header).encode() + b"\n" + data)
+
+    def watch(self) -> None:
+        """Look at the nodes, and forget actors, for ever.
+
+        Ray calls back in a thread of its own, which must not wait for Ray.
+        """
+        next_s = time.monotonic()
+        while True:
+            with suppress(Empty):
+                self._forget(self._gone.get(timeout=max(0.01, next_s - time.monotonic())))
+                continue
+            next_s = time.monotonic() + WATCH_S
+            with suppress(RayError, OSError, RuntimeError, ValueError):  # the head is away
+                self.look()
 
     def look(self) -> None:
         """Make actors for slots that came, and forget the slots of nodes that went."""
@@ -76,7 +96,7 @@ class SlotActors:
 
     def _note(self, name: str, actor: Any, ready: Any) -> None:
         if ready.exception() is not None:
-            self._forget(name)
+            self._gone.put(name)
             return
         self._actors[name] = actor
         self.tell({"slots": list(self._actors)})
@@ -85,33 +105,40 @@ class SlotActors:
         """Forget the actor of a slot: the next look makes another one, if the node is there."""
         self._places = {place: one for place, one in self._places.items() if one != name}
         actor = self._actors.pop(name, None)
+        for number in [number for number, one in list(self._asked.items()) if one == name]:
+            if self._asked.pop(number, None):
+                self.tell({"lost": number, "reason": f"slot {name} is gone"})
         if actor is not None:
-            ray.kill(actor)
             self.tell({"slots": list(self._actors)})
+            with suppress(RayError, OSError, RuntimeError, ValueError):
+                ray.kill(actor)
 
     def take(self, frame: bytes) -> None:
         """Carry out a message of the tuning."""
         line, _, data = frame.partition(b"\n")
         header = json.loads(line)
         if "drop" in header:
-            self._forget(header["drop"])
+            self._gone.put(header["drop"])
             return
         number, name = header["ask"], header["slot"]
         actor = self._actors.get(name)
         if actor is None:
             self.tell({"lost": number, "reason": f"there is no slot {name}"})
             return
+        self._asked[number] = name
         answer = actor.ask.remote(data).future()
         answer.add_done_callback(partial(self._answer, number, name))
 
     def _answer(self, number: int, name: str, answer: Any) -> None:
         error = answer.exception()
+        if not self._asked.pop(number, None):  # its slot was dropped
+            return
         if error is None and isinstance(answer.result(), bytes):
             self.tell({"answer": number}, answer.result())
             return
         reason = str(error).strip().splitlines()[-1:] if error else ["no bytes"]
         self.tell({"lost": number, "reason": f"slot {name}: {type(error).__name__} {reason}"})
-        self._forget(name)
+        self._gone.put(name)
 
 
 def main() -> None:
@@ -121,17 +148,9 @@ def main() -> None:
     os.dup2(2, 1)
     ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
     actors = SlotActors(out, *sys.argv[2:3])
-    ended = Event()
-
-    def watch() -> None:
-        while not ended.wait(WATCH_S):
-            actors.look()
-
-    actors.look()
-    Thread(target=watch, daemon=True).start()
+    Thread(target=actors.watch, daemon=True).start()
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         actors.take(frame)
-    ended.set()
     ray.shutdown()
 
 

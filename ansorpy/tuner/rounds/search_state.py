@@ -134,10 +134,11 @@ class SearchState:
 
     def report(self, turn: Turn, trials: int, best_s: float, spent: TimeSpent) -> None:
         """Tell how a turn went; as `TaskScheduler.report`, with the time that it took."""
-        self.scheduler.end(turn)
         self.budget.note_round(trials, spent, turn.task.name)
-        if trials or not self.budget.late():  # else it was the time that ran out, not candidates
+        if trials or not self.budget.late():
             self.scheduler.report(turn, trials, best_s)
+        else:  # it was the time that ran out, not candidates
+            self.scheduler.end(turn)
         self.criteria.note(tuple(self.tasks.values()))
 
     def stop_reason(self) -> Stopped:
