@@ -66,6 +66,16 @@ class Crowded:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotNews:
+    """A change of the slots that measure: their number, or the reason why one is not used."""
+
+    news: str
+
+    def __str__(self) -> str:
+        return f"cluster: {self.news}"
+
+
+@dataclass(frozen=True, slots=True)
 class TooShort:
     """The seconds asked for are fewer than the least that the tasks take, `least_s`: these count.
 
@@ -439,7 +449,7 @@ class Finished:
 
 
 Event = (
-    Started | Crowded | TooShort | NoTrials | Plugged | Derived | Seeded | FirstAnswer
+    Started | Crowded | SlotNews | TooShort | NoTrials | Plugged | Derived | Seeded | FirstAnswer
     | BaselineTimed | Preflight | RoundDone | Improved | Delivered | Stopping | Racing | Emulating
     | TaskDone | Finished
 )  # fmt: skip

@@ -29,6 +29,7 @@ from ansorpy.events import (
     Racing,
     RoundDone,
     Seeded,
+    SlotNews,
     Started,
     Stopping,
     TaskDone,
@@ -279,7 +280,7 @@ def as_line(event: Event) -> str:
             return _of_round(event)
         case Preflight() | Emulating():
             return _of_check(event)
-        case TooShort() | NoTrials() | Crowded():
+        case TooShort() | NoTrials() | Crowded() | SlotNews():
             return str(event)
         case (
             BaselineTimed()

@@ -154,6 +154,9 @@ class FakeBackEnd:
     def rounds(self) -> int:
         return 1
 
+    def news(self) -> list[str]:
+        return []
+
     def memory(self) -> Memory:
         return Memory()
 

@@ -1,6 +1,5 @@
 """The slots of one kind that a tuning uses: which are idle, and which are set aside, and why."""
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -13,8 +12,7 @@ from ansorpy.cluster.slots import SlotGroup
 from ansorpy.errors import RunError
 from ansorpy.records import target_digest
 from ansorpy.target import Target
-
-log = logging.getLogger(__name__)
+from ansorpy.units import counted
 
 PATIENCE_S: Final = 600.0  # seconds without any slot until the tuning ends
 POLL_S: Final = 0.05
@@ -39,6 +37,8 @@ class Crew:
         self._patience_s, self._sleep, self._clock = patience_s, sleep, clock
         self._busy: Counter[str] = Counter()
         self._lock, self._closed = RLock(), False
+        self._news: list[str] = []
+        self._number = 0  # slots when they were told last
         self._aside: dict[str, str] = {}  # slot -> the reason why it is not used
 
     def usable(self) -> list[str]:
@@ -67,7 +67,16 @@ class Crew:
 
     def tell(self, name: str, reason: str) -> None:
         """Tell why a slot is not used."""
-        log.warning("slot %s is not used: %s", name, reason)
+        self._news.append(f"slot {name} is not used: {reason}")
+
+    def news(self) -> list[str]:
+        """Return the number of slots if it has changed, and reasons, each once."""
+        number = len(self.usable())
+        if number != self._number:
+            self._number = number
+            self._news.append(f"{counted(number, 'slot')} of kind {target_digest(self._target)}")
+        told, self._news = self._news, []
+        return told
 
     @property
     def reasons(self) -> Mapping[str, str]:

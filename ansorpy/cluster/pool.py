@@ -148,6 +148,10 @@ class ClusterBackEnd:
         """Return as many rounds as there are slots, up to a limit."""
         return max(1, min(ROUNDS, len(self.crew.usable())))
 
+    def news(self) -> list[str]:
+        """Return the number of slots if it has changed, and why some are not used."""
+        return self.crew.news()
+
     def close(self) -> None:
         """End the work on all slots; may be called twice."""
         self.crew.close()

@@ -98,6 +98,10 @@ class LocalBackEnd(Generic[P]):
         """Return 1: all tasks use the same processes."""
         return 1
 
+    def news(self) -> list[str]:
+        """Return nothing: this machine measures."""
+        return []
+
     def close(self) -> None:
         """End every process; may be called twice."""
         self._processes.close()

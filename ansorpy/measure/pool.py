@@ -183,5 +183,8 @@ class BackEnd(Protocol[Pool_co]):
     def rounds(self) -> int:
         """Return how many rounds of trials may be under way at once, each in a thread."""
 
+    def news(self) -> list[str]:
+        """Return changes of the places that measure, each once."""
+
     def close(self) -> None:
         """End the work for all tasks; may be called twice."""

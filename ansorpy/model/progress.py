@@ -6,7 +6,16 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from ansorpy.events import Crowded, FirstAnswer, Preflight, RoundDone, Started, Stopping, TooShort
+from ansorpy.events import (
+    Crowded,
+    FirstAnswer,
+    Preflight,
+    RoundDone,
+    SlotNews,
+    Started,
+    Stopping,
+    TooShort,
+)
 from ansorpy.model.events import (
     BundleWritten,
     Comparing,
@@ -103,7 +112,7 @@ class ModelTally:
                 self.phase, self.done[task] = "searching", trials
             case BundleWritten() | Comparing():
                 return self._ending(event, painted)
-            case Preflight() | Crowded() | TooShort() | Recut():
+            case Preflight() | Crowded() | SlotNews() | TooShort() | Recut():
                 return str(event) if isinstance(event, Recut) else as_line(event)
             case Stopping():
                 self.phase = "stopping"

@@ -18,6 +18,7 @@ from ansorpy.events import (
     Finished,
     Improved,
     NoTrials,
+    SlotNews,
     Stopped,
     Stopping,
     TaskDone,
@@ -101,6 +102,7 @@ def run(
             preflight.check_memory(tasks, memory)
             context = Context.of(request, setup, tasks, model, opened, clock)
             yield from too_short(request, context)
+            yield from map(SlotNews, opened.news())
             try:
                 openings = context.openings(request)
                 yield from open_spaces(context, openings, request.seed)
@@ -297,6 +299,7 @@ def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Ev
                 under_way.append((turn, begun))
                 turn = state.next_turn() if len(under_way) < most else None
             task = yield from _ended(context, state, *under_way.popleft(), rest)
+            yield from map(SlotNews, context.pools.news())
             last = task if task.name in delivered else None
             turn = state.next_turn()
     finally:

@@ -11,7 +11,7 @@ import pytest
 from ansorpy.cluster.crew import Crew
 from ansorpy.cluster.pool import ClusterBackEnd
 from ansorpy.cluster.processes import ProcessSlots, SlotProcess
-from ansorpy.events import Finished
+from ansorpy.events import Event
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
 from ansorpy.measure.timing.settings import MeasureSettings
@@ -66,12 +66,13 @@ def cluster(
         back_end.close()
 
 
-def tuned(pools: Callable[[], Pools], out: Path, trials: int = 24) -> tuple[Finished, list[Record]]:
+def tuned(
+    pools: Callable[[], Pools], out: Path, trials: int = 24
+) -> tuple[list[Event], list[Record]]:
+    """Return the events and the records of a tuning."""
     store = MemoryStore()
     request = Request(parse(TEXT), local_target(1), trials=trials, fresh=True, early=False)
-    *_, end = run(request, CPU, store, out, pools=pools)
-    assert isinstance(end, Finished)
-    return end, list(store.export())
+    return list(run(request, CPU, store, out, pools=pools)), list(store.export())
 
 
 def facts(records: list[Record]) -> Facts:

@@ -7,6 +7,7 @@ import pytest
 
 from ansorpy.cluster.pool import ClusterBackEnd
 from ansorpy.errors import RunError
+from ansorpy.events import SlotNews
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import Record
 from ansorpy.tuner.parts.pools import Pools
@@ -103,9 +104,12 @@ def test_a_slot_that_becomes_slow_is_set_aside_and_its_batch_measured_again(
 ) -> None:
     slow = {"slow_from": 8, "slowdown": 1.2}
     with cluster(monkeypatch, {}, slow) as back_end:
-        assert facts(searched(back_end, tmp_path)) == here
-        (reason,) = back_end.crew.reasons.values()
-    assert reason == "its reference kernel takes 1.20 times as long as before"
+        events, records = tuned(lambda: Pools(back_end), tmp_path)
+    assert facts(records) == here
+    told = [one.news for one in events if isinstance(one, SlotNews)]
+    assert told[0].startswith("2 slots of kind ")
+    assert told[1].endswith("is not used: its reference kernel takes 1.20 times as long as before")
+    assert told[2].startswith("1 slot of kind ")
 
 
 @pytest.mark.slow

@@ -72,6 +72,10 @@ class Pools:
         """Return how many rounds of trials may be under way at once."""
         return self._back_end.rounds()
 
+    def news(self) -> list[str]:
+        """Return changes of the places that measure, each once."""
+        return self._back_end.news()
+
     def close(self) -> None:
         """Close every pool, and end the back end; may be called twice."""
         while self._pools:
