@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from itertools import count
+from threading import Lock
 from typing import Final
 
 from ansorpy.cluster.framed import FramedProcess
@@ -77,6 +78,7 @@ class BridgedSlots:
         self._clock = clock
         self._greeting = Greeting(self.ask)
         self._count, self._closed = 0, False
+        self._lock = Lock()  # rounds of several threads look at the slots
         self._start()
 
     def _start(self) -> None:
@@ -86,10 +88,12 @@ class BridgedSlots:
 
     def present(self) -> Mapping[str, SlotFacts]:
         """Return the slots that have told their facts; start a bridge that has ended again."""
-        if not self.bridge.process.alive and not self._closed and self._clock() >= self._again_s:
-            self.bridge.process.close()
-            self._start()
-        return self._greeting.known([f"{self._count}:{one}" for one in self.bridge.names])
+        with self._lock:
+            due = not self._closed and self._clock() >= self._again_s
+            if due and not self.bridge.process.alive:
+                self.bridge.process.close()
+                self._start()
+            return self._greeting.known([f"{self._count}:{one}" for one in self.bridge.names])
 
     def ask(self, name: str, frame: bytes) -> "Future[bytes]":
         """Send a question; as `SlotGroup.ask`."""

@@ -4,6 +4,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from threading import Lock
 from typing import Final
 
 from ansorpy.cluster.framed import FramedProcess
@@ -50,21 +51,23 @@ class ProcessSlots:
         self._places = [tuple(one) for one in core_sets]
         self.running: dict[str, SlotProcess] = {}
         self._greeting = Greeting(self.ask)
+        self._lock = Lock()  # rounds of several threads look at the slots
         self._count = 0
         self._closed = False
         self.present()
 
     def present(self) -> Mapping[str, SlotFacts]:
         """Return the slots that have told their facts; start slots that ended again."""
-        for name in [name for name, one in self.running.items() if not one.process.alive]:
-            self.running.pop(name).process.close()
-        taken = {int(name.removeprefix("slot").partition("#")[0]) for name in self.running}
-        for place, cores in enumerate(() if self._closed else self._places):
-            if place not in taken:
-                self._count += 1
-                name = f"slot{place}#{self._count}"
-                self.running[name] = self.start(place, cores)
-        return self._greeting.known(self.running)
+        with self._lock:
+            for name in [name for name, one in self.running.items() if not one.process.alive]:
+                self.running.pop(name).process.close()
+            taken = {int(name.removeprefix("slot").partition("#")[0]) for name in self.running}
+            for place, cores in enumerate(() if self._closed else self._places):
+                if place not in taken:
+                    self._count += 1
+                    name = f"slot{place}#{self._count}"
+                    self.running[name] = self.start(place, cores)
+            return self._greeting.known(self.running)
 
     def start(self, place: int, cores: Sequence[int]) -> SlotProcess:
         """Start the slot of a set of cores, by its place."""
