@@ -39,6 +39,7 @@ class Bridge:
 
     def drop(self, name: str) -> None:
         """End a slot that is late."""
+        self.names = [one for one in self.names if one != name]
         self.process.send(json.dumps({"drop": name}).encode(), lambda: None)
 
     def _take(self, frame: bytes) -> None:

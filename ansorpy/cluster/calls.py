@@ -1,6 +1,5 @@
 """Questions about one task: its pool is opened on a slot before the first of them."""
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -36,11 +35,11 @@ class TaskCalls:
             self.crew.ask(name, question("open", self._number, *self._opening))
         return self.crew.ask(name, question(method, self._number, *arguments, **options))
 
-    def home(self, measured: Sequence[str] = ()) -> str:
-        """Return the slot of the finalists; if it is lost, a slot of `measured`, or any other."""
+    def home(self) -> str:
+        """Return the slot of the finalists; if it is lost, another one from now on."""
         usable = self.crew.wait()
         if self._home not in usable:
-            self._home = next((name for name in measured if name in usable), usable[0])
+            self._home = usable[0]
         return self._home
 
     def begin(self, method: str, *arguments: Any, **options: Any) -> None:

@@ -1,8 +1,7 @@
 """The slots of one kind that a tuning uses: which are idle, and which are set aside, and why."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from threading import RLock
 from typing import Final
@@ -35,7 +34,7 @@ class Crew:
     ) -> None:
         self._slots, self._target = slots, target
         self._patience_s, self._sleep, self._clock = patience_s, sleep, clock
-        self._busy: Counter[str] = Counter()
+        self._busy: set[str] = set()
         self._lock, self._closed = RLock(), False
         self._news: list[str] = []
         self._number = 0  # slots when they were told last
@@ -78,22 +77,17 @@ class Crew:
         told, self._news = self._news, []
         return told
 
-    @property
-    def reasons(self) -> Mapping[str, str]:
-        """The reason of each slot that is not used."""
-        return self._aside
-
     def idle(self, without: Collection[str] = ()) -> list[str]:
         """Return the slots that have nothing to do."""
         with self._lock:
-            return [one for one in self.usable() if not self._busy[one] and one not in without]
+            return [one for one in self.usable() if one not in {*self._busy, *without}]
 
     def hold(self, name: str) -> bool:
         """Make an idle slot busy; False if it has become busy."""
         with self._lock:
-            if self._busy[name]:
+            if name in self._busy:
                 return False
-            self._busy[name] += 1
+            self._busy.add(name)
             return True
 
     def wait(self, without: Collection[str] = ()) -> list[str]:
@@ -122,7 +116,7 @@ class Crew:
     def release(self, name: str) -> None:
         """Note that a slot that was held has answered."""
         with self._lock:
-            self._busy[name] -= 1
+            self._busy.discard(name)
 
     def close(self) -> None:
         """End every wait for a slot."""

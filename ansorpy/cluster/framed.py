@@ -66,6 +66,7 @@ class FramedProcess:
 
     def kill(self) -> None:
         """End the process; its own processes end with it."""
+        self.alive = False  # at once: the reader notices the end later, and `send` may wait
         self._process.kill()
         self._process.wait()
         self._close_input()

@@ -1,4 +1,4 @@
-"""The facts of slots that come and go: each is asked once."""
+"""The facts of slots that come and go: each is asked until it has told them."""
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -34,4 +34,6 @@ class Greeting:
                     found = answered(self._asked[name].result())
                     if isinstance(found, SlotFacts):
                         self._facts[name] = found
+                        continue
+                del self._asked[name]  # it is asked again
         return dict(self._facts)

@@ -92,7 +92,7 @@ class ClusterPool:
     ) -> SizedTimes | Failed:
         """Return the seconds of a call at single sizes; as `RacePool.time_sizes`."""
         found: SizedTimes | Failed = self._calls.at_home(
-            (SizedTimes, Failed), "time_sizes", kernel, list(sizes), numpy
+            (tuple, Failed), "time_sizes", kernel, list(sizes), numpy
         )
         return found
 

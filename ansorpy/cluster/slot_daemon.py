@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
 from ansorpy.cluster.messages import (
@@ -114,7 +114,7 @@ def facts() -> SlotFacts:
 
 
 def serve(slot: SlotServer, stream: BinaryIO, out: int) -> None:
-    """SlotAnswer questions until the stream ends."""
+    """Answer questions until the stream ends."""
     while (frame := read_frame(stream)) is not None:
         write_frame(out, encoded(slot.answer(asked(frame))))
 
@@ -127,7 +127,7 @@ def encoded(answer: SlotAnswer) -> bytes:
         return encode(SlotAnswer(error=str(error)))
 
 
-def settle(cores: str, environment: Mapping[str, str] = os.environ) -> int:
+def settle(cores: str) -> int:
     """Make this process a slot on some cores; return the descriptor for its answers.
 
     Other texts for the standard output go to the standard error.

@@ -25,7 +25,10 @@ class SlotGroup(Protocol):
         """Send a question; the future has the frame of the answer, or raises `LostSlotError`."""
 
     def drop(self, name: str) -> None:
-        """End a slot that is late, with all that it runs; its futures raise `LostSlotError`."""
+        """End a slot that is late, with all that it runs: it is not present from now on.
+
+        Its futures raise `LostSlotError`.
+        """
 
     def close(self) -> None:
         """End the work of this driver on all slots; may be called twice."""

@@ -40,13 +40,15 @@ def slot(
     from ansorpy.measure.cores import usable_cores
     from ansorpy.measure.host import local_target
     from ansorpy.records import target_digest
+    from ansorpy.units import counted
 
     with wrong_input():
         usable = usable_cores()
         sets = core_sets(usable, cores or len(usable))
         environment = node.slot_environment(sets)
     kind = target_digest(local_target(len(sets[0])))
-    typer.echo(f"{len(sets)} slots of {len(sets[0])} cores, kind {kind}, for {cluster}")
+    slots = f"{counted(len(sets), 'slot')} of {counted(len(sets[0]), 'core')}"
+    typer.echo(f"{slots}, kind {kind}, for {cluster}")
     node.kept_running(node.slot_command(cluster, len(sets), kind, address), environment, _tell)
 
 

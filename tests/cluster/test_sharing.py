@@ -2,17 +2,22 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ansorpy.cluster.messages import question
 from ansorpy.cluster.pool import ClusterBackEnd
+from ansorpy.cluster.slots import LostSlotError
 from ansorpy.errors import RunError
 from ansorpy.events import SlotNews
+from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import Record
 from ansorpy.tuner.parts.pools import Pools
-from tests.cluster.ordered import Facts, cluster, facts, tuned
-from tests.fakes import fake_pools
+from tests.cluster.ordered import TEXT, Facts, cluster, facts, tuned
+from tests.fakes import COMPILE_S, fake_pools
 
 
 def searched(back_end: ClusterBackEnd, out: Path) -> list[Record]:
@@ -75,9 +80,22 @@ def test_costs_of_a_slower_slot_are_multiples_of_the_same_kernels(
 def test_a_batch_of_a_lost_slot_goes_to_another_one(
     order: Mapping[str, int], here: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ansorpy.cluster.sharing.GRACE_S", 30.0)
+    monkeypatch.setattr("ansorpy.cluster.sharing.GRACE_S", 5.0)
     with cluster(monkeypatch, order, {}, timeout_s=0.1) as back_end:
         assert facts(searched(back_end, tmp_path)) == here
+
+
+@pytest.mark.slow
+def test_a_slot_that_is_dropped_is_not_there_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its batch would be given to it again."""
+    for _ in range(3):
+        with cluster(monkeypatch, {}, {}) as back_end:
+            crew = back_end.crew
+            name = crew.usable()[0]
+            crew.drop(name)
+            assert name not in crew.usable()
+            with pytest.raises(LostSlotError):
+                crew.ask(name, question("hello")).result(10.0)
 
 
 @pytest.mark.slow
@@ -120,3 +138,20 @@ def test_a_slot_of_another_version_is_refused_in_one_sentence(
         with pytest.raises(RunError, match="cannot measure because no slot of kind") as error:
             back_end.crew.wait()
         assert "runs ansorpy 0.1.0; expected 0.2.0, as here" in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_slot_answers_every_method_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`FakePool` gives the values, and looks at no kernel."""
+    kernel: Any = None
+    with cluster(monkeypatch, {}) as back_end:
+        pool = back_end.open(parse(TEXT)[0], local_target(1), 0)
+        pool.begin_cases()
+        assert pool.verify(kernel) is None
+        assert {*pool.race({"naive": kernel})} == {"naive", "numpy"}
+        assert pool.rerank([], 1.0) == []
+        assert pool.time_sizes(kernel, [(2,), (4,)], numpy=True) == ((2e-6, 4e-6), (4e-6, 8e-6))
+        assert pool.begin_call({"kernel.py": b""})() == COMPILE_S
+        assert pool.export() == Failed("build", "a fake pool has no libraries")
+        assert pool.attainable_flop_per_s() == 0.0
+        pool.close()

@@ -3,14 +3,13 @@
 import os
 import sys
 from subprocess import PIPE, Popen
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, cast
 
 import ray
 
 from ansorpy.cluster.messages import read_frame, write_frame
+from ansorpy.cluster.processes import MAIN
 from ansorpy.cluster.ray.environment import CORES
-
-MAIN: Final = "ansorpy.cluster.slot_daemon"
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)

@@ -29,7 +29,8 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ansorpy.cluster.messages import read_frame, write_frame
-from ansorpy.cluster.ray.actor import MAIN, SlotActor
+from ansorpy.cluster.processes import MAIN
+from ansorpy.cluster.ray.actor import SlotActor
 from ansorpy.cluster.ray.environment import SLOT
 
 WATCH_S: Final = 1.0  # seconds between two looks at the nodes

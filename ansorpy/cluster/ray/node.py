@@ -49,7 +49,6 @@ def kept_running(
     command: Sequence[str],
     environment: Mapping[str, str],
     tell: Callable[[str], object],
-    again: Callable[[], bool] = lambda: True,
 ) -> None:
     """Run a command, and again whenever it ends; a KeyboardInterrupt or SIGTERM ends it.
 
@@ -72,6 +71,4 @@ def kept_running(
                 process.kill()
                 raise
         tell(f"Ray ended: {lines[-1].strip() if lines else 'no message'}; it is started again")
-        if not again():
-            return
         time.sleep(AGAIN_S)

@@ -1,6 +1,6 @@
-"""The machines of a Ray cluster as JSON: a process that imports Ray, and takes no slot.
+"""The machines of a Ray cluster as JSON: `python -m ansorpy.cluster.ray.survey ADDRESS`.
 
-python -m ansorpy.cluster.ray.survey ADDRESS
+A process of its own, which imports Ray and takes no slot.
 """
 
 import json
