@@ -31,6 +31,7 @@ from ansorpy.cluster.bridged import BridgedSlots
 from ansorpy.cluster.crew import Crew
 from ansorpy.cluster.pool import ClusterBackEnd
 from ansorpy.cluster.ray.environment import TOKEN_FILE, ray_environment
+from ansorpy.cluster.share import own_share
 from ansorpy.events import Derived, Finished, RoundDone
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
@@ -152,7 +153,7 @@ def cluster(way: str, count: int) -> Iterator[KeptSlots]:
         machines = Machines(way, count, folder)
         stack.callback(machines.close)
         environment = {**ray_environment(), "PYTHONPATH": str(ROOT)}
-        slots = KeptSlots(machines.head_at, environment, MODULE)
+        slots = KeptSlots(machines.head_at, environment, own_share(), MODULE)
         stack.callback(slots.end)
         if not complete(slots, count):
             raise SystemExit(machines.log())

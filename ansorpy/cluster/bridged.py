@@ -3,55 +3,68 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import asdict
 from itertools import count
 from threading import Lock
 from typing import Final
 
 from ansorpy.cluster.framed import FramedProcess
 from ansorpy.cluster.greeting import Greeting
-from ansorpy.cluster.messages import SlotFacts
-from ansorpy.cluster.slots import LostSlotError
+from ansorpy.cluster.messages import Question, SlotFacts
+from ansorpy.cluster.share import Share
+from ansorpy.cluster.slots import LostSlotError, ReturnedError
+from ansorpy.measure.values import encode
 
 BRIDGE: Final = "ansorpy.cluster.ray.bridge"
 AGAIN_S: Final = 2.0  # seconds between two starts of a bridge
+SILENT_S: Final = 120.0  # seconds without a message until a bridge is ended
 
 
 class Bridge:
     """A bridge process, the names of its slots, and the questions that it has not answered."""
 
-    def __init__(self, address: str, environment: Mapping[str, str], module: str = "") -> None:
-        command = [sys.executable, "-m", BRIDGE, address, *([module] if module else [])]
+    def __init__(
+        self, address: str, share: Share, environment: Mapping[str, str], module: str = ""
+    ) -> None:
+        told = json.dumps(asdict(share))
+        command = [sys.executable, "-m", BRIDGE, address, told, *([module] if module else [])]
         self._due: dict[int, Future[bytes]] = {}
         self._numbers = count(1)
         self.names: list[str] = []
+        self.resting = ""
+        self.heard_s = time.monotonic()
         self.process = FramedProcess(command, self._take, self._ended, environment)
 
-    def ask(self, name: str, frame: bytes) -> "Future[bytes]":
-        """Send a question; the future has the answer, or raises `LostSlotError`."""
+    def ask(self, name: str, question: Question, limit_s: float) -> "Future[bytes]":
+        """Send a question; as `SlotGroup.ask`."""
         future: Future[bytes] = Future()
         number = next(self._numbers)
-        message = json.dumps({"ask": number, "slot": name}).encode() + b"\n" + frame
+        header = {
+            "ask": number, "slot": name, "limit": limit_s, "method": question.method,
+            "trials": question.trials,
+        }  # fmt: skip
+        message = json.dumps(header).encode() + b"\n" + encode(question)
         if not self.process.send(message, lambda: self._due.update({number: future})):
             future.set_exception(LostSlotError("the bridge to the cluster has ended"))
         return future
 
-    def drop(self, name: str) -> None:
-        """End a slot that is late."""
-        self.names = [one for one in self.names if one != name]
-        self.process.send(json.dumps({"drop": name}).encode(), lambda: None)
-
     def _take(self, frame: bytes) -> None:
         line, _, data = frame.partition(b"\n")
         header = json.loads(line)
+        self.heard_s = time.monotonic()
         if "slots" in header:
             self.names = [str(name) for name in header["slots"]]
+            self.resting = str(header["resting"])[:40]
         elif "answer" in header:
             self._due.pop(header["answer"]).set_result(data)
         else:
             reason = str(header["reason"])[:500]
-            self._due.pop(header["lost"]).set_exception(LostSlotError(reason))
+            if "returned" in header:
+                self._due.pop(header["returned"]).set_exception(ReturnedError(reason))
+            else:
+                self._due.pop(header["lost"]).set_exception(LostSlotError(reason))
 
     def _ended(self) -> None:
         self.names = []
@@ -65,6 +78,7 @@ class BridgedSlots:
     Args:
         address: HOST:PORT of the head.
         environment: of the bridge (`ray.environment.ray_environment`).
+        share: the name under which it uses the slots.
         module: the slot daemon, if it is another one.
     """
 
@@ -72,11 +86,11 @@ class BridgedSlots:
         self,
         address: str,
         environment: Mapping[str, str],
+        share: Share,
         module: str = "",
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address, self._environment, self._module = address, environment, module
-        self._clock = clock
+        self._share = share
         self._greeting = Greeting(self.ask)
         self._count, self._closed = 0, False
         self._lock = Lock()  # rounds of several threads look at the slots
@@ -84,32 +98,32 @@ class BridgedSlots:
 
     def _start(self) -> None:
         self._count += 1
-        self.bridge = Bridge(self._address, self._environment, self._module)
-        self._again_s = self._clock() + AGAIN_S
+        self.bridge = Bridge(self._address, self._share, self._environment, self._module)
+        self._again_s = time.monotonic() + AGAIN_S
 
     def present(self) -> Mapping[str, SlotFacts]:
         """Return the slots that have told their facts; start a bridge that has ended again."""
         with self._lock:
-            due = not self._closed and self._clock() >= self._again_s
-            if due and not self.bridge.process.alive:
-                self.bridge.process.close()
+            now_s, process = time.monotonic(), self.bridge.process
+            if process.alive and self.bridge.heard_s < now_s - SILENT_S:
+                process.kill()
+            if not self._closed and now_s >= self._again_s and not process.alive:
+                process.close()
                 self._start()
             return self._greeting.known([f"{self._count}:{one}" for one in self.bridge.names])
 
-    def ask(self, name: str, frame: bytes) -> "Future[bytes]":
+    def resting(self) -> str:
+        """Return when the first slot outside its hours is back; as `SlotGroup.resting`."""
+        return self.bridge.resting
+
+    def ask(self, name: str, question: Question, limit_s: float) -> "Future[bytes]":
         """Send a question; as `SlotGroup.ask`."""
         number, _, inside = name.partition(":")
         if number != str(self._count):
             future: Future[bytes] = Future()
-            future.set_exception(LostSlotError("the bridge to the slot has ended"))
+            future.set_exception(ReturnedError("the bridge to the slot has ended"))
             return future
-        return self.bridge.ask(inside, frame)
-
-    def drop(self, name: str) -> None:
-        """End a slot that is late; as `SlotGroup.drop`."""
-        number, _, inside = name.partition(":")
-        if number == str(self._count):
-            self.bridge.drop(inside)
+        return self.bridge.ask(inside, question, limit_s)
 
     def close(self) -> None:
         """End the bridge; may be called twice."""

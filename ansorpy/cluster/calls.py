@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from ansorpy.cluster.crew import Crew
 from ansorpy.cluster.messages import answered, question
-from ansorpy.cluster.slots import LostSlotError
+from ansorpy.cluster.slots import LostSlotError, ReturnedError
 from ansorpy.errors import RunError, WireError
 
 ATTEMPTS: Final = 2  # slots that a question is given to; then its answer is a failure
@@ -28,12 +28,14 @@ class TaskCalls:
         self._opened: set[str] = set()
         self._home = ""
 
-    def ask(self, name: str, method: str, *arguments: Any, **options: Any) -> "Future[bytes]":
+    def ask(
+        self, name: str, limit_s: float, method: str, *arguments: Any, **options: Any
+    ) -> "Future[bytes]":
         """Call a method on a slot, whose answers come in the order of the questions."""
         if name not in self._opened:
             self._opened.add(name)
-            self.crew.ask(name, question("open", self._number, *self._opening))
-        return self.crew.ask(name, question(method, self._number, *arguments, **options))
+            self.crew.ask(name, question("open", self._number, *self._opening), CALL_S)
+        return self.crew.ask(name, question(method, self._number, *arguments, **options), limit_s)
 
     def home(self) -> str:
         """Return the slot of the finalists; if it is lost, another one from now on."""
@@ -44,7 +46,7 @@ class TaskCalls:
 
     def begin(self, method: str, *arguments: Any, **options: Any) -> None:
         """Call a method of the slot of the finalists without waiting for its end."""
-        self.ask(self.home(), method, *arguments, **options)
+        self.ask(self.home(), CALL_S, method, *arguments, **options)
 
     def at_home(
         self, kind: type[T] | tuple[type[Any], ...], method: str, *arguments: Any, **options: Any
@@ -54,18 +56,16 @@ class TaskCalls:
         Raises:
             RunError: two slots were lost, or the answer is none of `kind`.
         """
-        reason = ""
-        for _ in range(ATTEMPTS):
+        reason, losses = "", 0
+        while losses < ATTEMPTS:
             name = self.home()
-            future = self.ask(name, method, *arguments, **options)
+            future = self.ask(name, CALL_S, method, *arguments, **options)
             try:
-                found = answered(future.result(CALL_S))
-            except LostSlotError as error:
-                reason = str(error)
+                found = answered(self.crew.answer(future))
+            except ReturnedError:
                 continue
-            except TimeoutError:
-                self.crew.drop(name)
-                reason = f"slot {name} did not answer within {CALL_S:.0f} s"
+            except LostSlotError as error:
+                reason, losses = str(error), losses + 1
                 continue
             except WireError as error:
                 raise RunError(f"slot {name}: {error}") from error
@@ -77,5 +77,5 @@ class TaskCalls:
     def close(self) -> None:
         """Close the pools on the slots that are there; may be called twice."""
         for name in self._opened & {*self.crew.usable()}:
-            self.crew.ask(name, question("close", self._number))
+            self.crew.ask(name, question("close", self._number), CALL_S)
         self._opened.clear()

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import RLock
 from typing import Final
 
-from ansorpy.cluster.messages import SlotFacts, refusal
+from ansorpy.cluster.messages import Question, SlotFacts, refusal
 from ansorpy.cluster.slots import SlotGroup
 from ansorpy.errors import RunError
 from ansorpy.records import target_digest
@@ -15,6 +16,7 @@ from ansorpy.units import counted
 
 PATIENCE_S: Final = 600.0  # seconds without any slot until the tuning ends
 POLL_S: Final = 0.05
+LOOK_S: Final = 5.0  # seconds between two looks at the slots while an answer is awaited
 
 
 class Crew:
@@ -73,7 +75,10 @@ class Crew:
         number = len(self.usable())
         if number != self._number:
             self._number = number
-            self._news.append(f"{counted(number, 'slot')} of kind {target_digest(self._target)}")
+            resting = "" if number else self._slots.resting()
+            rest = f"; the first slot outside its hours is back at {resting}" if resting else ""
+            kind = target_digest(self._target)
+            self._news.append(f"{counted(number, 'slot')} of kind {kind}{rest}")
         told, self._news = self._news, []
         return told
 
@@ -94,12 +99,14 @@ class Crew:
         """Return the usable slots; wait until there is one.
 
         Raises:
-            RunError: there is none for `patience_s`.
+            RunError: there is none for `patience_s`, and none that rests until its hours begin.
         """
         end_s = self._clock() + self._patience_s
         while not (found := [name for name in self.usable() if name not in without]):
             if self._closed:
                 raise RunError("cannot measure because the tuning has ended")
+            if self._slots.resting():
+                end_s = self._clock() + self._patience_s
             if self._clock() > end_s:
                 told = "; ".join(f"{name}: {text}" for name, text in self._aside.items())
                 raise RunError(
@@ -109,9 +116,16 @@ class Crew:
             self._sleep(POLL_S)
         return found
 
-    def ask(self, name: str, frame: bytes) -> "Future[bytes]":
-        """Send a question to a slot."""
-        return self._slots.ask(name, frame)
+    def ask(self, name: str, question: Question, limit_s: float) -> "Future[bytes]":
+        """Send a question to a slot; as `SlotGroup.ask`."""
+        return self._slots.ask(name, question, limit_s)
+
+    def answer(self, future: "Future[bytes]") -> bytes:
+        """Wait for an answer, and look after the slots meanwhile."""
+        while True:
+            with suppress(TimeoutError):
+                return future.result(LOOK_S)
+            self._slots.present()
 
     def release(self, name: str) -> None:
         """Note that a slot that was held has answered."""
@@ -122,6 +136,6 @@ class Crew:
         """End every wait for a slot."""
         self._closed = True
 
-    def drop(self, name: str) -> None:
-        """End a slot that is late."""
-        self._slots.drop(name)
+    def pause(self) -> None:
+        """Wait a moment for a slot that another round has."""
+        self._sleep(POLL_S)

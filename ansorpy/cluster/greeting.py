@@ -3,10 +3,13 @@
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import Final
 
-from ansorpy.cluster.messages import SlotFacts, answered, question
-from ansorpy.cluster.slots import LostSlotError
+from ansorpy.cluster.messages import Question, SlotFacts, answered
+from ansorpy.cluster.slots import LostSlotError, ReturnedError
 from ansorpy.errors import WireError
+
+HELLO_S: Final = 60.0
 
 
 class Greeting:
@@ -16,7 +19,7 @@ class Greeting:
         ask: sends a question to a slot.
     """
 
-    def __init__(self, ask: "Callable[[str, bytes], Future[bytes]]") -> None:
+    def __init__(self, ask: "Callable[[str, Question, float], Future[bytes]]") -> None:
         self._ask = ask
         self._asked: dict[str, Future[bytes]] = {}
         self._facts: dict[str, SlotFacts] = {}
@@ -28,9 +31,9 @@ class Greeting:
             self._facts.pop(gone, None)
         for name in names:
             if name not in self._asked:
-                self._asked[name] = self._ask(name, question("hello"))
+                self._asked[name] = self._ask(name, Question("hello"), HELLO_S)
             elif name not in self._facts and self._asked[name].done():
-                with suppress(LostSlotError, WireError):
+                with suppress(LostSlotError, ReturnedError, WireError):
                     found = answered(self._asked[name].result())
                     if isinstance(found, SlotFacts):
                         self._facts[name] = found

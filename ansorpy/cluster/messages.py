@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, get_args
 
 from ansorpy.errors import WireError
 from ansorpy.measure.outcome import Estimated, Failed, FailureKind, Measured, Outcome
-from ansorpy.measure.values import decode, encode
+from ansorpy.measure.values import decode
 from ansorpy.target import Target
 
 LENGTH: Final = 8  # bytes of the length of a frame
@@ -30,6 +30,11 @@ class Question:
     pool: int = 0
     arguments: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def trials(self) -> int:
+        """Number of candidates that it measures."""
+        return len(self.arguments[0]) if self.method == "measure" else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +132,15 @@ def answered(data: bytes) -> Any:
     return found.value
 
 
-def question(method: str, pool: int = 0, *arguments: Any, **options: Any) -> bytes:
-    """Return the frame of a question."""
-    return encode(Question(method, pool, arguments, options))
+def question(method: str, pool: int = 0, *arguments: Any, **options: Any) -> Question:
+    """Return the question that calls a method of a pool."""
+    return Question(method, pool, arguments, options)
 
 
-def outcomes(value: Any, count: int) -> list[Outcome]:
+def outcomes(value: Any, count: int) -> list[Outcome | None]:
     """Return the outcomes of a batch, checked: a slot's answer is data.
+
+    A candidate that the slot did not come to has None.
 
     Raises:
         WireError: there is not one possible outcome for each of `count` candidates.
@@ -144,6 +151,8 @@ def outcomes(value: Any, count: int) -> list[Outcome]:
 
 
 def _possible(outcome: Any) -> bool:
+    if outcome is None:
+        return True
     if isinstance(outcome, Failed):
         return outcome.kind in get_args(FailureKind) and type(outcome.message) is str
     if isinstance(outcome, Estimated):

@@ -8,6 +8,7 @@ from typing import Final
 from ansorpy.cluster.bridged import BridgedSlots
 from ansorpy.cluster.processes import ProcessSlots
 from ansorpy.cluster.ray.environment import ray_environment
+from ansorpy.cluster.share import own_share
 from ansorpy.cluster.slots import SlotGroup
 from ansorpy.errors import SpecError
 from ansorpy.measure.cores import usable_cores
@@ -32,16 +33,31 @@ def named_cluster(environment: Mapping[str, str] = os.environ) -> str:
     return text
 
 
+def head_address(text: str) -> str:
+    """Return the HOST:PORT of a head.
+
+    Raises:
+        SpecError: it is no such address.
+    """
+    if not _ADDRESS.fullmatch(text.strip()):
+        raise SpecError(
+            f"cannot use {text[:80]!r} as a cluster because it is no address; expected HOST:PORT"
+            " of a cluster's head"
+        )
+    return text.strip()
+
+
 def slots_at(address: str) -> SlotGroup:
     """Return the slots of an address; slots of this machine start now.
 
     Raises:
-        SpecError: there is no secret for the cluster, or Ray is not installed.
+        SpecError: there is no secret for the cluster, or Ray is not installed, or the priority in
+            the environment is none.
     """
     here = _HERE.fullmatch(address)
     if here:
         return ProcessSlots(core_sets(usable_cores(), int(here[1])))
-    return BridgedSlots(address, ray_environment())
+    return BridgedSlots(address, ray_environment(), own_share())
 
 
 def core_sets(cores: Sequence[int], size: int) -> list[tuple[int, ...]]:

@@ -1,6 +1,5 @@
 """Trials of one task, shared among slots in batches, with their costs on one scale."""
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -10,7 +9,7 @@ from typing import Final
 from ansorpy.cluster.calls import ATTEMPTS, TaskCalls
 from ansorpy.cluster.messages import answered, outcomes
 from ansorpy.cluster.scale import DRIFT, Marks, drift, marks_of, scaled
-from ansorpy.cluster.slots import LostSlotError
+from ansorpy.cluster.slots import LostSlotError, ReturnedError
 from ansorpy.errors import WireError
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
@@ -38,7 +37,6 @@ class Running:
 
     slot: str
     batch: Batch | None
-    end_s: float
 
 
 @dataclass(slots=True)
@@ -75,11 +73,10 @@ class SharedRound:
         best_s: float | None,
         run_timeout_s: float,
         late: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._calls, self._crew, self._scale = calls, calls.crew, scale
         self._candidates, self._best_s = candidates, best_s
-        self._run_timeout_s, self._late, self._clock = run_timeout_s, late, clock
+        self._run_timeout_s, self._late = run_timeout_s, late
         self._outcomes: list[Outcome | None] = [None] * len(candidates)
         self._waiting: deque[Batch] = deque()
         self._held: dict[str, list[tuple[Batch, list[Outcome]]]] = {}
@@ -101,12 +98,11 @@ class SharedRound:
                 if not self._waiting:
                     break
                 self._crew.wait(self._apart())
+                self._crew.pause()
                 continue
             wait(self._running, TICK_S, FIRST_COMPLETED)
-            now_s = self._clock()
-            for future, one in list(self._running.items()):
-                if future.done() or now_s > one.end_s:
-                    self._take(self._running.pop(future), future)
+            for future in [one for one in self._running if one.done()]:
+                self._take(self._running.pop(future), future)
             self._choose_marks()
             self._settle()
         return self._outcomes
@@ -136,31 +132,34 @@ class SharedRound:
     def _ask(
         self, name: str, batch: Batch | None, chosen: Sequence[Candidate], best_s: float | None
     ) -> None:
-        end_s = self._clock() + GRACE_S + len(chosen) * self._run_timeout_s
-        future = self._calls.ask(name, "measure", list(chosen), best_s)
-        self._running[future] = Running(name, batch, end_s)
+        limit_s = GRACE_S + len(chosen) * self._run_timeout_s
+        future = self._calls.ask(name, limit_s, "measure", list(chosen), best_s)
+        self._running[future] = Running(name, batch)
 
     def _take(self, running: Running, future: "Future[bytes]") -> None:
-        """Take the answer to a question; a slot without one in time ends."""
+        """Take the answer to a question, or give its candidates back."""
         self._crew.release(running.slot)
         count = len(self._scale.marked) if running.batch is None else len(running.batch.places)
-        if not future.done():
-            self._crew.drop(running.slot)
-            self._give_back(running, "a slot did not answer in time")
-            return
         try:
-            answer = outcomes(answered(future.result()), count)
+            told = outcomes(answered(future.result()), count)
+        except ReturnedError:
+            self._give_back(running)
+            return
         except (LostSlotError, WireError) as error:
             self._give_back(running, str(error))
             return
+        answer = [one for one in told if one is not None]
         if running.batch is None:
-            self._judge(running.slot, answer)
-        elif (slow := drift(answer)) >= DRIFT and len(self._crew.usable()) > 1:
+            if len(answer) == count:
+                self._judge(running.slot, answer)
+            return
+        batch = self._split(running.batch, told)
+        if answer and (slow := drift(answer)) >= DRIFT and len(self._crew.usable()) > 1:
             reason = f"its reference kernel takes {slow:.2f} times as long as before"
             self._crew.set_aside(running.slot, reason)
-            self._waiting.appendleft(running.batch)
-        else:
-            self._held.setdefault(running.slot, []).append((running.batch, answer))
+            self._waiting.appendleft(batch)
+        elif answer:
+            self._held.setdefault(running.slot, []).append((batch, answer))
 
     def _judge(self, name: str, answer: Sequence[Outcome]) -> None:
         """Take the times of the marks: a factor, or a slot that is not used for this task."""
@@ -177,12 +176,22 @@ class SharedRound:
         """Let other slots measure the candidates whose outcomes are held."""
         self._waiting.extendleft(batch for batch, _ in reversed(self._held.pop(name, [])))
 
-    def _give_back(self, running: Running, reason: str) -> None:
-        """Return the batches of a lost slot; the second loss of a batch is its failure."""
+    def _split(self, batch: Batch, told: Sequence[Outcome | None]) -> Batch:
+        """Give back the candidates that a slot did not come to; return the others."""
+        left = tuple(k for k, one in zip(batch.places, told, strict=True) if one is None)
+        if left:
+            self._waiting.appendleft(Batch(left, batch.losses))
+        return Batch(tuple(k for k in batch.places if k not in left), batch.losses)
+
+    def _give_back(self, running: Running, reason: str = "") -> None:
+        """Return the batches of a slot that is gone; the second loss of a batch is its failure.
+
+        Without a reason the slot has given the batch back.
+        """
         self._return_held(running.slot)
         if running.batch is None:
             return
-        running.batch.losses += 1
+        running.batch.losses += bool(reason)
         if running.batch.losses < ATTEMPTS:
             self._waiting.appendleft(running.batch)
             return

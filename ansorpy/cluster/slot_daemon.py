@@ -3,8 +3,9 @@
     python -m ansorpy.cluster.slot_daemon [CORE,CORE ...]
 
 Frames with questions come by the standard input, answers go to the standard output, one after the
-other. The process, its builders and its kernels have the same cores. With its parent, or at
-the end of its input, it ends with every process that it started.
+other. SIGUSR1 ends a measurement early: candidates that it did not come to have no outcome. The
+process, its builders and its kernels have the same cores. With its parent, or at the end of its
+input, it ends with every process that it started.
 """
 
 import ctypes
@@ -36,6 +37,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
 PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
+GIVE_WAY: Final = signal.SIGUSR1  # asks for the outcomes by now
 METHODS: Final = frozenset({
     "measure", "prebuild", "begin_cases", "verify", "race", "rerank", "time_sizes", "begin_call",
     "export", "attainable_flop_per_s",
@@ -74,6 +76,11 @@ class SlotServer:
     def __init__(self, open_pool: Open) -> None:
         self._open = open_pool
         self._pools: dict[int, RacePool] = {}
+        self._yielding = False
+
+    def give_way(self, *_: object) -> None:
+        """Begin no further candidate of the question under way; a handler of `GIVE_WAY`."""
+        self._yielding = True
 
     def answer(self, question: Question) -> SlotAnswer:
         """Call a method; an error of ours, or of the call, is an answer, too."""
@@ -86,6 +93,7 @@ class SlotServer:
 
     def _value(self, question: Question) -> Any:
         method, number, arguments = question.method, question.pool, question.arguments
+        self._yielding = False
         if method == "hello":
             return facts()
         if method == "open":
@@ -96,7 +104,8 @@ class SlotServer:
             return pool.close() if pool is not None else None
         if method not in METHODS:
             raise ValueError("no such method")
-        value = getattr(self._pools[number], method)(*arguments, **question.options)
+        late = {"late": lambda: self._yielding} if method == "measure" else {}
+        value = getattr(self._pools[number], method)(*arguments, **question.options, **late)
         return value() if method == "begin_call" else value
 
     def close(self) -> None:
@@ -115,6 +124,7 @@ def facts() -> SlotFacts:
 
 def serve(slot: SlotServer, stream: BinaryIO, out: int) -> None:
     """Answer questions until the stream ends."""
+    signal.signal(GIVE_WAY, slot.give_way)
     while (frame := read_frame(stream)) is not None:
         write_frame(out, encoded(slot.answer(asked(frame))))
 
@@ -132,6 +142,7 @@ def settle(cores: str) -> int:
 
     Other texts for the standard output go to the standard error.
     """
+    signal.signal(GIVE_WAY, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGTERM)
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})

@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Protocol
 
-from ansorpy.cluster.messages import SlotFacts
+from ansorpy.cluster.messages import Question, SlotFacts
 from ansorpy.errors import RunError
 
 
 class LostSlotError(RunError):
-    """The slot ended, or cannot be reached, before it answered."""
+    """The slot ended, cannot be reached, or was late, before it answered."""
+
+
+class ReturnedError(RunError):
+    """The slot gave a question back before it began; another slot may answer it."""
 
 
 class SlotGroup(Protocol):
@@ -21,13 +25,14 @@ class SlotGroup(Protocol):
     def present(self) -> Mapping[str, SlotFacts]:
         """Return the slots that can be asked now, by name."""
 
-    def ask(self, name: str, frame: bytes) -> "Future[bytes]":
-        """Send a question; the future has the frame of the answer, or raises `LostSlotError`."""
+    def resting(self) -> str:
+        """Return when the first slot outside its hours is back, as ISO 8601; "" if none rests."""
 
-    def drop(self, name: str) -> None:
-        """End a slot that is late, with all that it runs: it is not present from now on.
+    def ask(self, name: str, question: Question, limit_s: float) -> "Future[bytes]":
+        """Send a question; the future has the frame of the answer.
 
-        Its futures raise `LostSlotError`.
+        It raises `ReturnedError`, or `LostSlotError`: the slot is not present any more then. A
+        question that takes longer than `limit_s` from its begin ends its slot.
         """
 
     def close(self) -> None:

@@ -1,8 +1,12 @@
 """`ansorpy cluster` and `ansorpy slot`: the machines of a cluster that measure."""
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,7 +16,7 @@ from ansorpy.server.commands.common import wrong_input
 
 app = Commands(help="Run the head of a cluster, and list its machines.")
 
-SURVEY_S: Final = 60.0
+SURVEY_S: Final = 20.0
 Cluster = Annotated[
     str,
     typer.Option("--cluster", envvar="ANSORPY_CLUSTER", help="HOST:PORT of the cluster's head."),
@@ -27,29 +31,40 @@ def slot(
     cores: Annotated[
         int | None, typer.Option(min=1, help="Cores of a slot; all of this machine in one.")
     ] = None,
+    hours: Annotated[
+        str,
+        typer.Option(help="When it takes work, in local time: 'Mon-Fri 19:00-07:00, Sat-Sun'."),
+    ] = "",
     address: Address = "",
 ) -> None:
     """Offer this machine to a cluster until Ctrl-C or SIGTERM.
 
-    Slots of the machine build, check and time candidates for tunings with ANSORPY_CLUSTER.
+    Slots of the machine build, check and time candidates for tunings with ANSORPY_CLUSTER. At its
+    end, and at the end of its hours, candidates without a time go to other slots.
     ANSORPY_CLUSTER_TOKEN_FILE names the file with the secret of the cluster. Each program that
     knows it can run others here, as in any cluster of Ray.
     """
-    from ansorpy.cluster.place import core_sets
+    from ansorpy.cluster.place import core_sets, head_address
     from ansorpy.cluster.ray import node
     from ansorpy.measure.cores import usable_cores
     from ansorpy.measure.host import local_target
     from ansorpy.records import target_digest
     from ansorpy.units import counted
 
+    folder = Path(tempfile.mkdtemp(prefix="ansorpy-slots-"))
     with wrong_input():
+        head = head_address(cluster)
         usable = usable_cores()
         sets = core_sets(usable, cores or len(usable))
-        environment = node.slot_environment(sets)
+        environment = node.slot_environment(sets, hours, folder)
     kind = target_digest(local_target(len(sets[0])))
     slots = f"{counted(len(sets), 'slot')} of {counted(len(sets[0]), 'core')}"
-    typer.echo(f"{slots}, kind {kind}, for {cluster}")
-    node.kept_running(node.slot_command(cluster, len(sets), kind, address), environment, _tell)
+    typer.echo(f"{slots}, kind {kind}, for {head}")
+    command = node.slot_command(head, len(sets), kind, address)
+    try:
+        node.kept_running(command, environment, _tell, partial(node.leave, folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @app.command()
@@ -75,34 +90,38 @@ def status(
     cluster: Cluster,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the machines of a cluster: slots, kind, version."""
+    """List the slots of a cluster: their machine, kind, and what they do."""
+    from ansorpy.cluster.place import head_address
     from ansorpy.cluster.ray.environment import ray_environment
+    from ansorpy.units import counted
 
     with wrong_input():
+        head = head_address(cluster)
         environment = ray_environment()
-    command = [sys.executable, "-m", "ansorpy.cluster.ray.survey", cluster]
+    command = [sys.executable, "-m", "ansorpy.cluster.ray.survey", head]
     try:
         found = subprocess.run(
             command, env=environment, capture_output=True, timeout=SURVEY_S, check=True
         )
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
         lines = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        reason = lines[-1] if lines else f"it does not answer within {SURVEY_S:.0f} s"
-        typer.echo(f"ansorpy: cannot reach the cluster at {cluster} because {reason}", err=True)
+        timed_out = isinstance(error, subprocess.TimeoutExpired)
+        reason = f"it does not answer within {SURVEY_S:.0f} s" if timed_out else lines[-1:]
+        typer.echo(f"ansorpy: cannot reach the cluster at {head} because {reason}", err=True)
         raise typer.Exit(4) from None
     told: dict[str, Any] = json.loads(found.stdout)
     if as_json:
         typer.echo(json.dumps(told, indent=2))
         return
-    for one in told["machines"]:
-        labels = one["labels"]
-        state = "" if one["alive"] else "  left"
-        versions = f"{labels.get('ansorpy.kind', '-'):16} {labels.get('ansorpy.version', '-')}"
+    for one in told["slots"]:
+        doing, until = one["doing"], f" until {one['until']}" if one["until"] else ""
+        work = f"  {doing['method']} for {doing['tenant']}" if doing else until
         typer.echo(
-            f"{one['host']:20} {one['address']:15} {one['slots']:3} slots  {versions}{state}"
+            f"{one['name']:24} {one['address']:15} {one['kind']:16} {one['version']:8}"
+            f" {one['trials']:8} trials  {one['waiting']:3} waiting  {one['state']}{work}"
         )
-    total = sum(one["slots"] for one in told["machines"] if one["alive"])
-    typer.echo(f"{told['free']} of {total} slots are free")
+    states = [one["state"] for one in told["slots"] if one["state"] != "left"]
+    typer.echo(f"{counted(len(states), 'slot')}, {states.count('busy')} busy")
 
 
 def _tell(text: str) -> None:

@@ -27,6 +27,7 @@ from typing import Any, Final, TextIO
 
 from sqlalchemy import Engine
 
+from ansorpy.cluster.share import share_variables
 from ansorpy.errors import AnsorError
 from ansorpy.graph.remedies import as_fields
 from ansorpy.model.compile import ModelResult
@@ -108,7 +109,9 @@ def run_job(
 
 
 def _tune(leased: LeasedJob, folder: Path, tune: Tune, say: Say, settings: ServiceSettings) -> None:
-    submission = Submission.of(leased.claim.request)
+    claim = leased.claim
+    submission = Submission.of(claim.request)
+    os.environ |= share_variables(str(claim.tenant_id), submission.priority, claim.job_id)
     journal: Journal
     if submission.model is None:
         journal = JobJournal(leased)

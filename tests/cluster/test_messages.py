@@ -32,7 +32,7 @@ def test_a_frame_is_read_whole_or_refused() -> None:
 
 
 def test_a_question_has_a_method_a_pool_and_arguments() -> None:
-    found = asked(question("race", 3, 1, 2, peers=True))
+    found = asked(encode(question("race", 3, 1, 2, peers=True)))
     assert (found.method, found.pool, found.arguments) == ("race", 3, (1, 2))
     assert dict(found.options) == {"peers": True}
     with pytest.raises(WireError, match="not a question"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansorpy.cluster.messages import question
+from ansorpy.cluster.calls import TaskCalls
 from ansorpy.cluster.pool import ClusterBackEnd
 from ansorpy.cluster.slots import LostSlotError
 from ansorpy.errors import RunError
@@ -14,6 +14,9 @@ from ansorpy.events import SlotNews
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import naive
 from ansorpy.records import Record
 from ansorpy.tuner.parts.pools import Pools
 from tests.cluster.ordered import TEXT, Facts, cluster, facts, tuned
@@ -86,16 +89,23 @@ def test_a_batch_of_a_lost_slot_goes_to_another_one(
 
 
 @pytest.mark.slow
-def test_a_slot_that_is_dropped_is_not_there_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else its batch would be given to it again."""
+def test_a_slot_that_is_late_is_not_there_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its batch would be given to it again. The clock runs from the begin of a question."""
+    (dag,), target = parse(TEXT), local_target(1)
+    plan = naive(dag, target)
+    program = bind(plan, plan.smallest_row, target)
     for _ in range(3):
-        with cluster(monkeypatch, {}, {}) as back_end:
+        with cluster(monkeypatch, {"hang": 1}, {}) as back_end:
             crew = back_end.crew
             name = crew.usable()[0]
-            crew.drop(name)
+            calls = TaskCalls(crew, 1, (dag, target, 0, MeasureSettings()))
+            late = calls.ask(name, 0.5, "measure", [program], None)
+            behind = calls.ask(name, 0.0, "begin_cases")
+            with pytest.raises(LostSlotError, match="did not answer within 0 s"):
+                crew.answer(late)
             assert name not in crew.usable()
             with pytest.raises(LostSlotError):
-                crew.ask(name, question("hello")).result(10.0)
+                crew.answer(behind)
 
 
 @pytest.mark.slow

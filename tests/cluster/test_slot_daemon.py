@@ -68,8 +68,8 @@ def test_no_process_of_a_slot_outlives_it(how: str) -> None:
         time.sleep(0.02)
     (name,) = names
     opening = (parse(MM)[0], local_target(1), 0, MeasureSettings())
-    answered(slots.ask(name, question("open", 1, *opening)).result(60))
-    answered(slots.ask(name, question("attainable_flop_per_s", 1)).result(60))
+    answered(slots.ask(name, question("open", 1, *opening), 60.0).result(60))
+    answered(slots.ask(name, question("attainable_flop_per_s", 1), 60.0).result(60))
     (pid,) = [one.process.pid for one in slots.running.values()]
     started = descendants(pid)
     assert started

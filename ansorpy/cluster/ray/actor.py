@@ -1,23 +1,27 @@
-"""The actor of a slot: it starts a slot daemon on a core set of its machine, and passes frames."""
+"""The actor of a slot: `SharedSlot` behind the calls of Ray, which pass bytes and texts."""
 
+import json
 import os
 import sys
-from subprocess import PIPE, Popen
-from typing import BinaryIO, cast
+from pathlib import Path
+from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ansorpy.cluster.messages import read_frame, write_frame
+from ansorpy.cluster.hours import Hours
 from ansorpy.cluster.processes import MAIN
-from ansorpy.cluster.ray.environment import CORES
+from ansorpy.cluster.ray.environment import CORES, FOLDER, HOURS, SLOT
+from ansorpy.cluster.share import Share
+from ansorpy.cluster.shared_slot import Reply, SharedSlot
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
 class SlotActor:
-    """A slot daemon; it ends with the actor.
+    """The slot of a core set of this machine, for all tunings.
 
-    The daemon is a process of its own: `multiprocessing` in a worker of Ray would import the main
-    module of Ray in each child.
+    Its daemons are processes of their own: `multiprocessing` in a worker of Ray would import the
+    main module of Ray in each child.
 
     Args:
         place: of the core set in ANSORPY_SLOT_CORES of the node; all cores if that is not set.
@@ -27,21 +31,56 @@ class SlotActor:
     def __init__(self, place: int, module: str = MAIN) -> None:
         sets = os.environ.get(CORES, "").split("/")
         cores = sets[place] if place < len(sets) else ""
-        self._process = Popen([sys.executable, "-m", module, cores], stdin=PIPE, stdout=PIPE)
+        self._cores = [int(core) for core in cores.split(",") if core]
+        folder = os.environ.get(FOLDER, "")
+        self._slot = SharedSlot(
+            [sys.executable, "-m", module, cores],
+            Hours(os.environ.get(HOURS, "")),
+            Path(folder) if folder else None,
+        )
 
-    def ready(self) -> int:
-        """Return the id of the daemon's process."""
-        return self._process.pid
+    async def join(self, driver: str, tenant: str, priority: int, job: str) -> None:
+        """Start the daemon of a tuning, once the hours of the slot allow it."""
+        await self._slot.join(Share(driver, tenant, priority, job))
 
-    def ask(self, frame: bytes) -> bytes:
-        """Return the answer to a question.
+    async def ask(
+        self, driver: str, frame: bytes, limit_s: float, method: str, trials: int
+    ) -> Reply:
+        """Return the answer to a question; as `SharedSlot.ask`."""
+        return await self._slot.ask(driver, frame, limit_s, method, trials)
 
-        Raises:
-            ConnectionError: the daemon has ended.
-        """
-        assert self._process.stdin is not None
-        write_frame(self._process.stdin.fileno(), frame)
-        answer = read_frame(cast(BinaryIO, self._process.stdout))
-        if answer is None:
-            raise ConnectionError("the slot daemon has ended")
-        return answer
+    async def seen(self, driver: str) -> str:
+        """Note that a tuning is there; as `SharedSlot.seen`."""
+        return self._slot.seen(driver)
+
+    async def leave(self, driver: str) -> None:
+        """End the daemon of a tuning."""
+        await self._slot.leave(driver)
+
+    async def state(self) -> bytes:
+        """Return what the slot does, as JSON."""
+        return json.dumps({"cores": self._cores, **self._slot.state()}).encode()
+
+
+def slot_actor(node: str, resource: str, module: str = MAIN) -> Any:
+    """Return the handle of the actor of a slot, which is made if there is none.
+
+    Args:
+        node: id of the node.
+        resource: name of the resource of the slot.
+
+    Raises:
+        ValueError: the last actor of the slot ends just now.
+    """
+    return SlotActor.options(  # type: ignore[attr-defined]
+        name=actor_name(node, resource),
+        lifetime="detached",
+        get_if_exists=True,
+        resources={resource: 1},
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+    ).remote(int(resource.removeprefix(SLOT)), module)
+
+
+def actor_name(node: str, resource: str) -> str:
+    """Return the name of the actor of a slot."""
+    return f"{node}-{resource}"

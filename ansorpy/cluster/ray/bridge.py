@@ -1,15 +1,19 @@
 """The bridge between a tuning and the slots of a Ray cluster: a process that imports Ray.
 
-    python -m ansorpy.cluster.ray.bridge ADDRESS [MODULE]
+    python -m ansorpy.cluster.ray.bridge ADDRESS SHARE [MODULE]
 
-Ray ends its driver if the head is away for a minute: the bridge ends then, and not the tuning.
-Messages are frames (`messages.read_frame`) of a line of JSON and bytes:
+SHARE is the JSON object of a `Share`. Ray ends its driver if the head is away for a minute: the
+bridge ends then, and not the tuning. Messages are frames (`messages.read_frame`) of a line of JSON
+and bytes:
 
-    to the bridge     {"ask": number, "slot": name} and a question; {"drop": name}
+    to the bridge     {"ask": number, "slot": name, "limit": seconds, "method": name,
+                      "trials": number} and a question
     from the bridge   {"answer": number} and its frame; {"lost": number, "reason": text};
-                      {"slots": [name, ...]}, whenever they change
+                      {"returned": number, "reason": text};
+                      {"slots": [name, ...], "resting": text}, whenever they change and as a sign
+                      of life
 
-The name of a slot is HOST/PLACE.NUMBER; no two actors have the same.
+The name of a slot is HOST/PLACE.NUMBER; no two daemons have the same.
 """
 
 import json
@@ -18,6 +22,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -26,25 +31,39 @@ from typing import Any, Final
 
 import ray
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ansorpy.cluster.messages import read_frame, write_frame
 from ansorpy.cluster.processes import MAIN
-from ansorpy.cluster.ray.actor import SlotActor
-from ansorpy.cluster.ray.environment import SLOT
+from ansorpy.cluster.ray.actor import slot_actor
+from ansorpy.cluster.ray.environment import NAMESPACE, SLOT
+from ansorpy.cluster.share import Share
 
 WATCH_S: Final = 1.0  # seconds between two looks at the nodes
+SEEN_S: Final = 5.0  # seconds between two signs of life to a slot, and to the tuning
+SILENT_S: Final = 60.0  # seconds without an answer to a sign of life until a slot is lost
+LEAVE_S: Final = 3.0
+AWAY: Final = (RayError, OSError, RuntimeError, ValueError)  # Ray raises them if the head is away
+
+
+@dataclass(slots=True)
+class Place:
+    """A slot of a node: its actor, and whether the daemon of this tuning runs there."""
+
+    name: str
+    actor: Any
+    ready: bool = False
+    resting: str = ""  # until when, as ISO 8601
+    asked_s: float | None = None  # when the last sign of life without an answer was given
 
 
 class SlotActors:
-    """The actors of the cluster's slots, by name, and the questions that they have."""
+    """The slots of the cluster, and the questions that they have."""
 
-    def __init__(self, out: int, module: str = MAIN) -> None:
-        self._out, self._module = out, module
-        self._actors: dict[str, Any] = {}  # by name, once they are ready
-        self._places: dict[tuple[str, str], str] = {}  # (node, resource) -> name of the actor
+    def __init__(self, out: int, share: Share, module: str = MAIN) -> None:
+        self._out, self._share, self._module = out, share, module
+        self._places: dict[tuple[str, str], Place] = {}  # by node and resource
         self._asked: dict[int, str] = {}  # slots of questions without an answer, by number
-        self._gone: SimpleQueue[str] = SimpleQueue()  # names of actors to forget, by `watch`
+        self._gone: SimpleQueue[str] = SimpleQueue()  # names of slots to forget, by `watch`
         self._numbers = count(1)
         self._lock = Lock()
 
@@ -53,22 +72,35 @@ class SlotActors:
         with self._lock:
             write_frame(self._out, json.dumps(header).encode() + b"\n" + data)
 
+    def tell_slots(self) -> None:
+        """Tell which slots are there."""
+        places = list(self._places.values())
+        resting = [one.resting for one in places if one.resting and not one.ready]
+        ready = [one.name for one in places if one.ready]
+        self.tell({"slots": ready, "resting": min(resting, default="")})
+
     def watch(self) -> None:
-        """Look at the nodes, and forget actors, for ever.
+        """Look at the nodes, and forget slots, for ever.
 
         Ray calls back in a thread of its own, which must not wait for Ray.
         """
-        next_s = time.monotonic()
+        next_s = seen_s = time.monotonic()
         while True:
             with suppress(Empty):
                 self._forget(self._gone.get(timeout=max(0.01, next_s - time.monotonic())))
                 continue
             next_s = time.monotonic() + WATCH_S
-            with suppress(RayError, OSError, RuntimeError, ValueError):  # the head is away
+            with suppress(*AWAY):
                 self.look()
+            if time.monotonic() >= seen_s:
+                seen_s = time.monotonic() + SEEN_S
+                self.tell_slots()
+                for place in list(self._places.values()):
+                    with suppress(*AWAY):
+                        self._sign(place)
 
     def look(self) -> None:
-        """Make actors for slots that came, and forget the slots of nodes that went."""
+        """Join slots that came, and forget the slots of nodes that went."""
         found = {
             (node["NodeID"], resource): node["NodeManagerHostname"]
             for node in ray.nodes()
@@ -78,68 +110,97 @@ class SlotActors:
         }
         for place, host in found.items():
             if place not in self._places:
-                self._start(place, host)
+                with suppress(*AWAY):
+                    self._join(place, host)
         for place in [one for one in self._places if one not in found]:
-            self._forget(self._places[place])
+            self._forget(self._places[place].name)
 
-    def _start(self, place: tuple[str, str], host: str) -> None:
-        """Make the actor of a slot; it waits for the slot while another tuning has it."""
-        node, resource = place
-        number = resource.removeprefix(SLOT)
-        name = f"{host}/{number}.{next(self._numbers)}"
-        self._places[place] = name
-        actor = SlotActor.options(  # type: ignore[attr-defined]
-            resources={resource: 1},
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-        ).remote(int(number), self._module)
-        ready = actor.ready.remote().future()
-        ready.add_done_callback(partial(self._note, name, actor))
+    def _join(self, place: tuple[str, str], host: str) -> None:
+        """Let the actor of a slot start a daemon of this tuning."""
+        number = place[1].removeprefix(SLOT)
+        known = Place(f"{host}/{number}.{next(self._numbers)}", slot_actor(*place, self._module))
+        self._places[place] = known
+        share = self._share
+        call = known.actor.join.remote(share.driver, share.tenant, share.priority, share.job)
+        call.future().add_done_callback(partial(self._note, known))
 
-    def _note(self, name: str, actor: Any, ready: Any) -> None:
-        if ready.exception() is not None:
-            self._gone.put(name)
+    def _note(self, place: Place, joined: Any) -> None:
+        if joined.exception() is not None:
+            self._gone.put(place.name)
             return
-        self._actors[name] = actor
-        self.tell({"slots": list(self._actors)})
+        place.ready = True
+        self.tell_slots()
+
+    def _sign(self, place: Place) -> None:
+        """Tell a slot that this tuning is there; a slot that does not answer is lost."""
+        if place.asked_s is None:
+            place.asked_s = time.monotonic()
+            call = place.actor.seen.remote(self._share.driver)
+            call.future().add_done_callback(partial(self._seen, place))
+        elif place.asked_s < time.monotonic() - SILENT_S:
+            self._gone.put(place.name)
+            ray.kill(place.actor)
+
+    def _seen(self, place: Place, answer: Any) -> None:
+        place.asked_s = None
+        if answer.exception() is not None:
+            self._gone.put(place.name)
+            return
+        told = answer.result()
+        place.resting = "" if told in ("known", "unknown") else told
+        if place.ready and told != "known":
+            self._gone.put(place.name)
 
     def _forget(self, name: str) -> None:
-        """Forget the actor of a slot: the next look makes another one, if the node is there."""
-        self._places = {place: one for place, one in self._places.items() if one != name}
-        actor = self._actors.pop(name, None)
+        """Forget a slot: the next look joins it again, if its node is there."""
+        known = len(self._places)
+        self._places = {key: one for key, one in self._places.items() if one.name != name}
+        if len(self._places) < known:
+            self.tell_slots()
         for number in [number for number, one in list(self._asked.items()) if one == name]:
             if self._asked.pop(number, None):
                 self.tell({"lost": number, "reason": f"slot {name} is gone"})
-        if actor is not None:
-            self.tell({"slots": list(self._actors)})
-            with suppress(RayError, OSError, RuntimeError, ValueError):
-                ray.kill(actor)
 
     def take(self, frame: bytes) -> None:
         """Carry out a message of the tuning."""
         line, _, data = frame.partition(b"\n")
         header = json.loads(line)
-        if "drop" in header:
-            self._gone.put(header["drop"])
-            return
         number, name = header["ask"], header["slot"]
-        actor = self._actors.get(name)
-        if actor is None:
-            self.tell({"lost": number, "reason": f"there is no slot {name}"})
+        place = next((one for one in self._places.values() if one.name == name), None)
+        if place is None or not place.ready:
+            self.tell({"returned": number, "reason": f"there is no slot {name}"})
             return
         self._asked[number] = name
-        answer = actor.ask.remote(data).future()
-        answer.add_done_callback(partial(self._answer, number, name))
+        answer = place.actor.ask.remote(
+            self._share.driver, data, header["limit"], header["method"], header["trials"]
+        ).future()
+        answer.add_done_callback(partial(self._answer, number, place))
 
-    def _answer(self, number: int, name: str, answer: Any) -> None:
+    def _answer(self, number: int, place: Place, answer: Any) -> None:
         error = answer.exception()
-        if not self._asked.pop(number, None):  # its slot was dropped
+        if not self._asked.pop(number, None):  # its slot was forgotten
             return
-        if error is None and isinstance(answer.result(), bytes):
-            self.tell({"answer": number}, answer.result())
-            return
-        reason = str(error).strip().splitlines()[-1:] if error else ["no bytes"]
-        self.tell({"lost": number, "reason": f"slot {name}: {type(error).__name__} {reason}"})
-        self._gone.put(name)
+        if error is None:
+            kind, data = answer.result()
+            if kind == "answer":
+                self.tell({"answer": number}, data)
+                return
+            reason = data.decode(errors="replace")
+        else:
+            kind, reason = "lost", f"{type(error).__name__} {str(error).strip().splitlines()[-1:]}"
+        place.ready = False
+        self.tell_slots()  # first: a question that comes back must not go there again
+        self.tell({kind: number, "reason": f"slot {place.name}: {reason}"})
+        self._gone.put(place.name)
+
+    def leave(self) -> None:
+        """End the daemons of this tuning."""
+        with suppress(*AWAY):
+            places = list(self._places.values())
+            ray.wait(
+                [one.actor.leave.remote(self._share.driver) for one in places],
+                num_returns=len(places), timeout=LEAVE_S,
+            )  # fmt: skip
 
 
 def main() -> None:
@@ -147,11 +208,14 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the tuning's
     out = os.dup(1)
     os.dup2(2, 1)
-    ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
-    actors = SlotActors(out, *sys.argv[2:3])
+    ray.init(
+        address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR"
+    )  # fmt: skip
+    actors = SlotActors(out, Share(**json.loads(sys.argv[2])), *sys.argv[3:4])
     Thread(target=actors.watch, daemon=True).start()
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         actors.take(frame)
+    actors.leave()
     ray.shutdown()
 
 
