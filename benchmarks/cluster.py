@@ -3,11 +3,16 @@
     python -m benchmarks.cluster rate [--way processes|namespaces]
     python -m benchmarks.cluster partition [--times 20]
     python -m benchmarks.cluster kill [--times 5]
+    python -m benchmarks.cluster shares [--trials 512]
+    python -m benchmarks.cluster storm
+    python -m benchmarks.cluster flight [--times 5]
 
-Needs the extra ray; `namespaces` and `partition` need root, and make network namespaces with a
-bridge: each is a machine of its own to Ray. Slots take a measured duration per candidate in place
-of builds and timings, so that many of them fit on two cores (`tests.cluster.formula_slot`). Rows go
-to results/cluster.json and cluster.md.
+`shares` are two tunings of two tenants on two machines, `storm` 1,000 candidates that crash and 100
+that hang, `flight` the best time of searches with four rounds under way against one. All but
+`flight` need the extra ray; `namespaces` and `partition` need root, and make network namespaces
+with a bridge: each is a machine of its own to Ray. But for `storm` and `flight`, slots take a
+measured duration per candidate in place of builds and timings, so that many of them fit on two
+cores (`tests.cluster.formula_slot`). Rows go to results/cluster.json and cluster.md.
 """
 
 import argparse
@@ -20,43 +25,55 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import pairwise
+from math import exp, log
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from statistics import mean
+from typing import Any, Final, NamedTuple
 
 from ansorpy.cluster.bridged import BridgedSlots
 from ansorpy.cluster.crew import Crew
+from ansorpy.cluster.place import slots_at
 from ansorpy.cluster.pool import ClusterBackEnd
+from ansorpy.cluster.processes import MAIN
 from ansorpy.cluster.ray.environment import TOKEN_FILE, ray_environment
-from ansorpy.cluster.share import own_share
+from ansorpy.cluster.share import own_share, share_variables
 from ansorpy.events import Derived, Finished, RoundDone
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
-from ansorpy.measure.outcome import Failed
+from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.records import MemoryStore, Record
 from ansorpy.rules import CPU
 from ansorpy.tuner.parts.pools import CLUSTER_POOLS, Pools
 from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tasks.history import cost_of
 from ansorpy.tuner.tune import run
 from benchmarks.common import RESULTS, Results, Row, publish, say, table
 from benchmarks.machine import run_facts
+from tests.measure.fake import BACKEND, matmul, program
 
 TEXT: Final = "def mm(float(512,512) A, float(512,512) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 CANDIDATE_S: Final = 0.1  # build and trial of a product of 512 with one thread and one builder
 BRIDGE: Final = "anp-bridge"
 MODULE: Final = "tests.cluster.formula_slot"
 UP_S: Final = 90.0
+CRASHES: Final = 1000
+HANGS: Final = 100
 ROOT: Final = Path(__file__).parent.parent
 
 
 class Machines:
     """A head and machines with one slot each, as processes or in network namespaces."""
 
-    def __init__(self, way: str, count: int, folder: Path) -> None:
+    def __init__(self, way: str, count: int, folder: Path, orders: Mapping[str, Any]) -> None:
+        self._orders = {"sleep": CANDIDATE_S, **orders}
         spaces = way == "namespaces"
         token = folder / "token"
         token.write_text(secrets.token_hex(24))
@@ -72,7 +89,7 @@ class Machines:
             self.running.append(self._start(inside, *words))
 
     def _start(self, inside: Sequence[str], *words: str) -> "subprocess.Popen[bytes]":
-        told = json.dumps({"sleep": CANDIDATE_S})
+        told = json.dumps(self._orders)
         env = {**os.environ, "PYTHONPATH": str(ROOT), "ANSORPY_TEST_SLOT": told}
         with self._log.open("ab") as log:
             return subprocess.Popen(
@@ -144,19 +161,34 @@ def ip(*words: str) -> None:
 
 
 @contextmanager
-def cluster(way: str, count: int) -> Iterator[KeptSlots]:
-    """Yield the slots of machines, once all are there."""
+def clusters(
+    way: str, count: int, tenants: Sequence[str], module: str = MODULE, **orders: Any
+) -> Iterator[tuple[str, list[KeptSlots]]]:
+    """Yield a head, and the slots of its machines for each of several tenants."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if way == "namespaces":
             stack.enter_context(namespaces(count))
-        machines = Machines(way, count, folder)
+        machines = Machines(way, count, folder, orders)
         stack.callback(machines.close)
-        environment = {**ray_environment(), "PYTHONPATH": str(ROOT)}
-        slots = KeptSlots(machines.head_at, environment, own_share(), MODULE)
-        stack.callback(slots.end)
-        if not complete(slots, count):
-            raise SystemExit(machines.log())
+        found = [kept(machines.head_at, tenant, module) for tenant in tenants]
+        for slots in found:
+            stack.callback(slots.end)
+            if not complete(slots, count):
+                raise SystemExit(machines.log())
+        yield machines.head_at, found
+
+
+def kept(head: str, tenant: str, module: str) -> KeptSlots:
+    """Return the slots of a head."""
+    environment = {**ray_environment(), "PYTHONPATH": str(ROOT)}
+    return KeptSlots(head, environment, own_share(share_variables(tenant, 0, "")), module)
+
+
+@contextmanager
+def cluster(way: str, count: int) -> Iterator[KeptSlots]:
+    """Yield the slots of machines, once all are there."""
+    with clusters(way, count, ["one"]) as (_, (slots,)):
         yield slots
 
 
@@ -273,6 +305,139 @@ def processes(words: str) -> list[tuple[int, str]]:
     return sorted(found)
 
 
+def shared(results: Results, trials: int) -> None:
+    """Let two tenants search at once on two machines; count their trials until one ends."""
+    spawned = ProcessPoolExecutor(2, get_context("spawn"))
+    with tempfile.NamedTemporaryFile("r") as trace, spawned as children:
+        with clusters("processes", 2, [], trace=trace.name) as (head, _):
+            work = [children.submit(tenant_search, head, name, trials) for name in ("a", "b")]
+            begins_s, ends_s = zip(*(one.result() for one in work), strict=True)
+        intervals = sorted(Interval(*map(float, line.split())) for line in trace)
+    begin_s, end_s = max(begins_s), min(ends_s)
+    overlaps = sum(
+        one.slot == other.slot and other.begin_s < one.end_s
+        for one, other in pairwise(intervals)
+    )  # fmt: skip
+    inside = [one for one in intervals if begin_s <= one.begin_s and one.end_s <= end_s]
+    parts = [
+        max(Counter(one.daemon for one in inside if one.slot == slot).values())
+        / sum(one.slot == slot for one in inside)
+        for slot in {one.slot for one in inside}
+    ]
+    row = {"experiment": "shares", "way": "processes", "count": 2, "seconds": end_s - begin_s}
+    note = (
+        f"of {len(inside)} trials while both searched the tenant with more of them had"
+        f" {max(parts):.1%} of a slot; {overlaps} of {len(intervals)} trials overlapped another"
+        " one on their slot"
+    )
+    say(note)
+    rate = len(inside) / (end_s - begin_s)
+    results.add({**row, "rate": rate, "lost": 0, "twice": 0, "failed": 0, "note": note})
+
+
+class Interval(NamedTuple):
+    """A trial: ids of its slot and daemon, and its time."""
+
+    slot: float
+    begin_s: float
+    end_s: float
+    daemon: float
+
+
+def tenant_search(head: str, tenant: str, trials: int) -> tuple[float, float]:
+    """Search for a tenant; return the monotonic seconds of begin and end."""
+    slots = kept(head, tenant, MODULE)
+    if not complete(slots, 2):
+        raise SystemExit("the slots did not come")
+    begin_s = time.monotonic()
+    search(slots, trials)
+    end_s = time.monotonic()
+    slots.end()
+    return begin_s, end_s
+
+
+def storm(results: Results) -> None:
+    """Measure candidates that crash or hang on two machines with the real daemon."""
+    dag = matmul()
+    settings = MeasureSettings(backend=BACKEND, run_timeout_s=0.5)
+    names = ["crash", "hang"] * HANGS + ["crash"] * (CRASHES - HANGS)
+    with clusters("processes", 2, ["one"], MAIN) as (_, (slots,)):
+        marker, begin_s = os.environ[TOKEN_FILE], time.monotonic()
+        back_end = ClusterBackEnd(slots, local_target(2), settings)
+        pool = back_end.open(dag, local_target(2), 0)
+        outcomes = pool.measure([program(name, dag) for name in names])
+        seconds = time.monotonic() - begin_s
+        kinds = Counter(one.kind for one in outcomes if isinstance(one, Failed))
+        alive = [pool.measure([program("good", dag)]) for _ in range(4)]
+        stuck = sum(not isinstance(one, Measured) for (one,) in alive)
+        running = with_marker(marker)
+        pool.close()
+    time.sleep(5.0)
+    left = with_marker(marker)
+    say(f"storm: {dict(kinds)} in {seconds:.1f} s, {stuck} of 4 later trials failed,"
+        f" {len(left)} of {len(running)} processes left")  # fmt: skip
+    row = {"experiment": "storm", "way": "processes", "count": 2, "seconds": seconds}
+    results.add({
+        **row, "rate": len(names) / seconds, "lost": outcomes.count(None), "twice": 0,
+        "failed": sum(kinds.values()),
+        "note": f"{kinds['crash']} crashes, {kinds['run-timeout']} time-outs, {stuck} of 4 later"
+        f" trials failed, {len(left)} of {len(running)} processes left",
+    })  # fmt: skip
+
+
+def with_marker(marker: str) -> list[int]:
+    """Return the processes, other than this one, whose environment has a text."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if marker.encode() in (place / "environ").read_bytes():
+                found.append(int(place.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+class InFlight(ClusterBackEnd):
+    """Slots with a fixed number of rounds under way."""
+
+    fixed = 1
+
+    def rounds(self) -> int:
+        """Return the fixed number."""
+        return self.fixed
+
+
+def identity(pools: Pools) -> Pools:
+    """Return the pools."""
+    return pools
+
+
+def in_flight(results: Results, times: int, trials: int) -> None:
+    """Compare the best of real searches with four rounds under way and with one, in turns."""
+    target, text = local_target(1), TEXT
+    best: dict[int, list[float]] = {1: [], 4: []}
+    begin_s = time.monotonic()
+    for seed in range(times):
+        for fixed in (1, 4):
+            store = MemoryStore()
+            back_end = InFlight(slots_at("here:1"), target, MeasureSettings())
+            back_end.fixed = fixed
+            request = Request(
+                parse(text), target, trials=trials, fresh=True, first_answer=False, race=False,
+                seed=seed,
+            )  # fmt: skip
+            with tempfile.TemporaryDirectory() as out:
+                pools = Pools(back_end, most=CLUSTER_POOLS)
+                deque(run(request, CPU, store, Path(out), pools=partial(identity, pools)), 0)
+            best[fixed].append(min(cost_of(one.outcome) for one in store.export()))
+            say(f"seed {seed}, {fixed} under way: {best[fixed][-1] * 1e6:.1f} us")
+    ratios = [four / one for one, four in zip(best[1], best[4], strict=True)]
+    row = {"experiment": "flight", "way": "here:1", "count": times, "rate": 0.0}
+    results.add({
+        **row, "seconds": time.monotonic() - begin_s, "lost": 0, "twice": 0, "failed": 0,
+        "note": f"best at {trials} trials, four rounds under way in place of one: geometric mean"
+        f" {exp(mean(map(log, ratios))):.3f} of the time ({min(ratios):.3f} to {max(ratios):.3f})",
+    })  # fmt: skip
+
+
 def page(rows: Sequence[Row]) -> str:
     """Return the Markdown page."""
     body = table(
@@ -286,6 +451,7 @@ def page(rows: Sequence[Row]) -> str:
             "lost": lambda one: one["lost"],
             "made twice": lambda one: one["twice"],
             "failed": lambda one: one["failed"],
+            "beside": lambda one: one.get("note", ""),
         },
     )
     return (
@@ -300,7 +466,9 @@ def page(rows: Sequence[Row]) -> str:
 def main() -> None:
     """Run an experiment."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("experiment", choices=("rate", "partition", "kill"))
+    parser.add_argument(
+        "experiment", choices=("rate", "partition", "kill", "shares", "storm", "flight")
+    )
     parser.add_argument("--way", choices=("processes", "namespaces"), default="processes")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 3, 4])
     parser.add_argument("--times", type=int, default=5)
@@ -313,6 +481,12 @@ def main() -> None:
         rates(results, args.way, args.counts, args.trials)
     elif args.experiment == "partition":
         disturbed(results, "partition", "namespaces", args.times, args.trials, cut)
+    elif args.experiment == "shares":
+        shared(results, args.trials)
+    elif args.experiment == "storm":
+        storm(results)
+    elif args.experiment == "flight":
+        in_flight(results, args.times, args.trials)
     else:
         for kind in ("slot", "bridge", "node", "head"):
             end = partial(kill, kind)

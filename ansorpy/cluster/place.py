@@ -39,7 +39,7 @@ def head_address(text: str) -> str:
     Raises:
         SpecError: it is no such address.
     """
-    if not _ADDRESS.fullmatch(text.strip()):
+    if _HERE.fullmatch(text.strip()) or not _ADDRESS.fullmatch(text.strip()):
         raise SpecError(
             f"cannot use {text[:80]!r} as a cluster because it is no address; expected HOST:PORT"
             " of a cluster's head"

@@ -19,7 +19,7 @@ from ansorpy.cluster.messages import FRAME_BYTES, LENGTH, answered, outcomes
 from ansorpy.cluster.scale import drift
 from ansorpy.cluster.share import Share
 from ansorpy.cluster.slot_daemon import GIVE_WAY
-from ansorpy.cluster.turns import Turn, Turns
+from ansorpy.cluster.turns import SlotTurn, Turns
 from ansorpy.errors import WireError
 
 LOOK_S: Final = 0.5  # seconds between two looks at hours and tunings
@@ -74,7 +74,7 @@ class SharedSlot:
         self._clock, self._now = clock, now
         self._guests: dict[str, Guest] = {}
         self._turns = Turns(clock)
-        self._granted: dict[Turn, asyncio.Future[bool]] = {}
+        self._granted: dict[SlotTurn, asyncio.Future[bool]] = {}
         self._activity: Activity | None = None
         self._begin_s, self._busy_s, self._trials = clock(), 0.0, 0
         self._drift: float | None = None
@@ -127,7 +127,7 @@ class SharedSlot:
                 self._turns.end(turn)
                 self._go_on()
 
-    async def _turn(self, turn: Turn) -> bool:
+    async def _turn(self, turn: SlotTurn) -> bool:
         """Wait for a turn; False if the slot rests first."""
         granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._granted[turn] = granted
@@ -208,7 +208,7 @@ class SharedSlot:
         return "unknown" if self._is_open() else self._hours.until(self._now())
 
     def state(self) -> dict[str, Any]:
-        """Return what the slot does: values of JSON."""
+        """Return the activity and the totals of the slot: values of JSON."""
         now_s, activity = self._clock(), self._activity
         doing = activity and {
             "tenant": activity.guest.share.tenant,

@@ -176,9 +176,9 @@ class SharedRound:
         """Let other slots measure the candidates whose outcomes are held."""
         self._waiting.extendleft(batch for batch, _ in reversed(self._held.pop(name, [])))
 
-    def _split(self, batch: Batch, told: Sequence[Outcome | None]) -> Batch:
+    def _split(self, batch: Batch, answer: Sequence[Outcome | None]) -> Batch:
         """Give back the candidates that a slot did not come to; return the others."""
-        left = tuple(k for k, one in zip(batch.places, told, strict=True) if one is None)
+        left = tuple(k for k, one in zip(batch.places, answer, strict=True) if one is None)
         if left:
             self._waiting.appendleft(Batch(left, batch.losses))
         return Batch(tuple(k for k in batch.places if k not in left), batch.losses)

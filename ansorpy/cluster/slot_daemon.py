@@ -8,7 +8,6 @@ process, its builders and its kernels have the same cores. With its parent, or a
 input, it ends with every process that it started.
 """
 
-import ctypes
 import os
 import signal
 import socket
@@ -32,11 +31,11 @@ from ansorpy.measure.local import LocalBackEnd, LocalPool
 from ansorpy.measure.pool import RacePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.values import encode
+from ansorpy.parent import end_with_parent
 from ansorpy.records import target_digest
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
-PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 GIVE_WAY: Final = signal.SIGUSR1  # asks for the outcomes by now
 METHODS: Final = frozenset({
     "measure", "prebuild", "begin_cases", "verify", "race", "rerank", "time_sizes", "begin_call",
@@ -143,7 +142,7 @@ def settle(cores: str) -> int:
     Other texts for the standard output go to the standard error.
     """
     signal.signal(GIVE_WAY, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGTERM)
+    end_with_parent(signal.SIGTERM)
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     out = os.dup(1)

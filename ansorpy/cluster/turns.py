@@ -12,7 +12,7 @@ ACTIVE_S: Final = 30.0  # a tenant that asked in this time keeps its use
 
 
 @dataclass(eq=False, slots=True)
-class Turn:
+class SlotTurn:
     """A question that waits for the slot."""
 
     share: Share
@@ -46,17 +46,17 @@ class Turns:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._waiting: list[Turn] = []
+        self._waiting: list[SlotTurn] = []
         self._used: dict[str, Used] = {}
         self._begin_s = 0.0
-        self.current: Turn | None = None
+        self.current: SlotTurn | None = None
 
     @property
     def waiting(self) -> int:
         """Number of questions that wait."""
         return len(self._waiting)
 
-    def enter(self, share: Share) -> Turn:
+    def enter(self, share: Share) -> SlotTurn:
         """Add a question."""
         now_s = self._clock()
         turns = [*self._waiting, *([self.current] if self.current else [])]
@@ -70,16 +70,16 @@ class Turns:
             least = min((one.seconds for one in self._used.values()), default=0.0)
             self._used[share.tenant] = Used(least, now_s)
         self._used[share.tenant].seen_s = now_s
-        turn = Turn(share, now_s)
+        turn = SlotTurn(share, now_s)
         self._waiting.append(turn)
         return turn
 
-    def leave(self, turn: Turn) -> None:
+    def leave(self, turn: SlotTurn) -> None:
         """Remove a question that waits no longer; may be called twice."""
         if turn in self._waiting:
             self._waiting.remove(turn)
 
-    def next(self) -> tuple[Turn | None, float]:
+    def next(self) -> tuple[SlotTurn | None, float]:
         """Return the question whose turn it is, or None and the seconds until it may be known."""
         if self.current is not None or not self._waiting:
             return None, 0.0
@@ -97,12 +97,12 @@ class Turns:
                 return None, left_s
         return best, 0.0
 
-    def begin(self, turn: Turn) -> None:
+    def begin(self, turn: SlotTurn) -> None:
         """Note that a question has the slot."""
         self._waiting.remove(turn)
         self.current, self._begin_s = turn, self._clock()
 
-    def end(self, turn: Turn) -> None:
+    def end(self, turn: SlotTurn) -> None:
         """Note that a question has the slot no longer; charge its tenant."""
         if turn is not self.current:
             self.leave(turn)

@@ -3,11 +3,9 @@
 The child gets a request as JSON and writes lines of text. Nothing that it writes is unpickled.
 """
 
-import ctypes
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +15,10 @@ from tempfile import TemporaryFile
 from typing import Any, Final
 
 from ansorpy.errors import GraphError
+from ansorpy.parent import end_with_parent
 
 PER_FILE: Final = 8  # bytes of memory per byte of the file: parsed, converted, imported
 ANSWER_BYTES: Final = 1 << 20  # size of the answer of a child
-PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ def child_request(confine: Callable[[Mapping[str, Any]], None] | None = None) ->
     Args:
         confine: called before the limits, with the request.
     """
-    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     request: dict[str, Any] = json.load(sys.stdin)
     if confine is not None:
         confine(request)

@@ -60,7 +60,7 @@ def slot(
     kind = target_digest(local_target(len(sets[0])))
     slots = f"{counted(len(sets), 'slot')} of {counted(len(sets[0]), 'core')}"
     typer.echo(f"{slots}, kind {kind}, for {head}")
-    command = node.slot_command(head, len(sets), kind, address)
+    command = node.slot_command(head, len(sets), kind, address or node.address_towards(head))
     try:
         node.kept_running(command, environment, _tell, partial(node.leave, folder))
     finally:
@@ -90,7 +90,7 @@ def status(
     cluster: Cluster,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the slots of a cluster: their machine, kind, and what they do."""
+    """List the slots of a cluster: machine, kind, trials and activity."""
     from ansorpy.cluster.place import head_address
     from ansorpy.cluster.ray.environment import ray_environment
     from ansorpy.units import counted

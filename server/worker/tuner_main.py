@@ -12,18 +12,16 @@ A kill leaves the job at its last stored round. All writes go through `LeasedJob
 that has lost its lease can write nothing.
 """
 
-import ctypes
 import json
 import logging
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 from sqlalchemy import Engine
 
@@ -32,6 +30,7 @@ from ansorpy.errors import AnsorError
 from ansorpy.graph.remedies import as_fields
 from ansorpy.model.compile import ModelResult
 from ansorpy.model.events import ModelEvent
+from ansorpy.parent import end_with_parent
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.lease import Claim
@@ -45,7 +44,6 @@ from ansorpy.state.rule import Rule
 
 log = logging.getLogger(__name__)
 
-PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 
 # Tune a submission: store its rounds in the journal, write kernels to the folder, yield events.
 Journal = JobJournal | ModelJournal
@@ -60,7 +58,7 @@ def main(load: "Callable[[ServiceSettings], Tune] | None" = None) -> None:
         load: replaces the engine, for tests.
     """
     parent = os.getppid()
-    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     speak = _private_output()
     settings = ServiceSettings.model_validate_json(sys.stdin.readline())
     configure(settings.log_format)

@@ -4,7 +4,8 @@
 
 ANSORPY_TEST_SLOT is a JSON object: `factor` of all costs, `hang` or `crash` at that number of the
 candidates that it measures, `version` in place of its own, `slow_from` and `slowdown` of the
-reference kernel from that number of candidates on.
+reference kernel from that number of candidates on, `trace`: a file that gets a
+line per candidate: parent of this process, monotonic seconds of begin and end, this process.
 """
 
 import json
@@ -13,6 +14,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ansorpy.cluster import slot_daemon
@@ -38,7 +40,11 @@ class Behaviour:
             time.sleep(3600)
         if self.count == self.orders.get("crash"):
             os.kill(os.getpid(), signal.SIGKILL)
+        begin_s = time.monotonic()
         time.sleep(self.orders.get("sleep", 0.0))
+        if "trace" in self.orders:
+            with Path(self.orders["trace"]).open("a") as file:
+                file.write(f"{os.getppid()} {begin_s} {time.monotonic()} {os.getpid()}\n")
         slow = self.count > self.orders.get("slow_from", 1 << 30)
         slowdown = self.orders["slowdown"] if slow else 1.0
         return Measured((cost_s(program) * self.orders.get("factor", 1.0) * slowdown,),

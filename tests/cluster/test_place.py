@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy.cluster.place import core_sets, named_cluster
+from ansorpy.cluster.place import core_sets, head_address, named_cluster
 from ansorpy.cluster.ray import environment
 from ansorpy.cluster.ray.environment import SETTINGS, TOKEN_FILE, ray_environment
-from ansorpy.cluster.ray.node import head_command, slot_command
+from ansorpy.cluster.ray.node import address_towards, has_node, head_command, slot_command
 from ansorpy.errors import SpecError
 
 
@@ -57,3 +57,24 @@ def test_a_head_has_no_dashboard_and_measures_nothing() -> None:
     found = slot_command("10.0.0.1:6400", 2, "0123")
     assert '--resources={"ansorpy_slot_0": 1, "ansorpy_slot_1": 1}' in found
     assert "--address=10.0.0.1:6400" in found
+
+
+def test_a_node_of_a_cluster_is_known_by_its_head() -> None:
+    raylet = "/ray/raylet/raylet\0--gcs-address=127.0.0.1:6379\0--node_id=0\0"
+    assert has_node(raylet, "localhost:6379")
+    assert not has_node(raylet, "127.0.0.1:6380")
+    assert not has_node(raylet, "10.255.0.1:6379")
+    assert not has_node(raylet.replace("raylet/raylet", "gcs_server"), "127.0.0.1:6379")
+
+
+def test_a_machine_knows_its_address_towards_a_head() -> None:
+    assert address_towards("127.0.0.1:6379") == "127.0.0.1"
+    with pytest.raises(SpecError, match=r"cannot reach no\.such\.host\.invalid:6379 because"):
+        address_towards("no.such.host.invalid:6379")
+
+
+@pytest.mark.parametrize("text", ["here:2", "10.0.0.1", ""])
+def test_slots_of_this_machine_are_no_cluster_for_others(text: str) -> None:
+    assert head_address("10.0.0.1:6379 ") == "10.0.0.1:6379"
+    with pytest.raises(SpecError, match="as a cluster because it is no address; expected"):
+        head_address(text)

@@ -10,12 +10,20 @@ import pytest
 
 import ansorpy
 from ansorpy.cluster.messages import Question, answered, question
+from ansorpy.cluster.pool import ClusterBackEnd
 from ansorpy.cluster.processes import ProcessSlots
 from ansorpy.cluster.slot_daemon import SlotServer
+from ansorpy.events import Finished
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.host import local_target
 from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.records import MemoryStore
+from ansorpy.rules import CPU
+from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tune import run
+from tests.cluster.plain_slot import plain_target
 from tests.fakes import FakePool
 
 MM = "def mm(float(24,16) A, float(16,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -58,6 +66,29 @@ def test_a_tuning_on_slots_of_this_machine_delivers_a_verified_kernel(
     a, b = (np.random.default_rng(k).random(s, dtype=np.float32)
             for k, s in enumerate([(24, 16), (16, 32)]))  # fmt: skip
     assert np.allclose(ansorpy.load(task.kernel)(a, b), a @ b, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_driver_without_cores_of_the_kind_races_and_delivers_on_a_slot(tmp_path: Path) -> None:
+    """The driver starts no process but the slot."""
+    target, store = plain_target(), MemoryStore()
+    slots = ProcessSlots([usable_cores()[:1]], "tests.cluster.plain_slot")
+    back_end = ClusterBackEnd(slots, target, MeasureSettings())
+    request = Request(parse(MM), target, trials=8, fresh=True)
+    started, last = set[int](), None
+    for event in run(request, CPU, store, tmp_path, pools=lambda: Pools(back_end)):
+        children = {
+            int(one) for place in Path("/proc/self/task").glob("*/children")
+            for one in place.read_text().split()
+        }  # fmt: skip
+        started |= children - {one.process.pid for one in slots.running.values()}
+        last = event
+    assert isinstance(last, Finished)
+    (task,) = last.results
+    assert task.verified
+    assert task.kernel is not None
+    assert sum(one.race is not None for one in store.export()) == 1
+    assert not started
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from ansorpy.cluster.share import Share, own_share, share_variables
-from ansorpy.cluster.turns import ACTIVE_S, ANTICIPATE_S, Turn, Turns
+from ansorpy.cluster.turns import ACTIVE_S, ANTICIPATE_S, SlotTurn, Turns
 from ansorpy.errors import SpecError
 
 
@@ -25,7 +25,7 @@ def share(tenant: str, priority: int = 0, driver: str = "") -> Share:
 def used(users: Sequence[tuple[Share, float]], total_s: float, pause_s: float) -> Counter[str]:
     """Return the seconds by tenant of tunings that ask again, after a pause, whenever answered."""
     clock, found = Clock(), Counter[str]()
-    turns, waiting = Turns(clock), dict[Turn, float]()
+    turns, waiting = Turns(clock), dict[SlotTurn, float]()
     due = [(clock.now_s, one, seconds) for one, seconds in users]
     while clock.now_s < 100.0 + total_s:
         for entry in [one for one in due if one[0] <= clock.now_s]:

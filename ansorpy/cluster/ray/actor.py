@@ -58,7 +58,7 @@ class SlotActor:
         await self._slot.leave(driver)
 
     async def state(self) -> bytes:
-        """Return what the slot does, as JSON."""
+        """Return the state of the slot as JSON."""
         return json.dumps({"cores": self._cores, **self._slot.state()}).encode()
 
 

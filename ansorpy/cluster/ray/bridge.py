@@ -36,7 +36,9 @@ from ansorpy.cluster.messages import read_frame, write_frame
 from ansorpy.cluster.processes import MAIN
 from ansorpy.cluster.ray.actor import slot_actor
 from ansorpy.cluster.ray.environment import NAMESPACE, SLOT
+from ansorpy.cluster.ray.node import driver_node
 from ansorpy.cluster.share import Share
+from ansorpy.parent import end_with_parent
 
 WATCH_S: Final = 1.0  # seconds between two looks at the nodes
 SEEN_S: Final = 5.0  # seconds between two signs of life to a slot, and to the tuning
@@ -46,7 +48,7 @@ AWAY: Final = (RayError, OSError, RuntimeError, ValueError)  # Ray raises them i
 
 
 @dataclass(slots=True)
-class Place:
+class JoinedSlot:
     """A slot of a node: its actor, and whether the daemon of this tuning runs there."""
 
     name: str
@@ -61,7 +63,7 @@ class SlotActors:
 
     def __init__(self, out: int, share: Share, module: str = MAIN) -> None:
         self._out, self._share, self._module = out, share, module
-        self._places: dict[tuple[str, str], Place] = {}  # by node and resource
+        self._places: dict[tuple[str, str], JoinedSlot] = {}  # by node and resource
         self._asked: dict[int, str] = {}  # slots of questions without an answer, by number
         self._gone: SimpleQueue[str] = SimpleQueue()  # names of slots to forget, by `watch`
         self._numbers = count(1)
@@ -118,20 +120,22 @@ class SlotActors:
     def _join(self, place: tuple[str, str], host: str) -> None:
         """Let the actor of a slot start a daemon of this tuning."""
         number = place[1].removeprefix(SLOT)
-        known = Place(f"{host}/{number}.{next(self._numbers)}", slot_actor(*place, self._module))
+        known = JoinedSlot(
+            f"{host}/{number}.{next(self._numbers)}", slot_actor(*place, self._module)
+        )
         self._places[place] = known
         share = self._share
         call = known.actor.join.remote(share.driver, share.tenant, share.priority, share.job)
         call.future().add_done_callback(partial(self._note, known))
 
-    def _note(self, place: Place, joined: Any) -> None:
+    def _note(self, place: JoinedSlot, joined: Any) -> None:
         if joined.exception() is not None:
             self._gone.put(place.name)
             return
         place.ready = True
         self.tell_slots()
 
-    def _sign(self, place: Place) -> None:
+    def _sign(self, place: JoinedSlot) -> None:
         """Tell a slot that this tuning is there; a slot that does not answer is lost."""
         if place.asked_s is None:
             place.asked_s = time.monotonic()
@@ -141,7 +145,7 @@ class SlotActors:
             self._gone.put(place.name)
             ray.kill(place.actor)
 
-    def _seen(self, place: Place, answer: Any) -> None:
+    def _seen(self, place: JoinedSlot, answer: Any) -> None:
         place.asked_s = None
         if answer.exception() is not None:
             self._gone.put(place.name)
@@ -176,7 +180,7 @@ class SlotActors:
         ).future()
         answer.add_done_callback(partial(self._answer, number, place))
 
-    def _answer(self, number: int, place: Place, answer: Any) -> None:
+    def _answer(self, number: int, place: JoinedSlot, answer: Any) -> None:
         error = answer.exception()
         if not self._asked.pop(number, None):  # its slot was forgotten
             return
@@ -208,15 +212,17 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the tuning's
     out = os.dup(1)
     os.dup2(2, 1)
-    ray.init(
-        address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR"
-    )  # fmt: skip
-    actors = SlotActors(out, Share(**json.loads(sys.argv[2])), *sys.argv[3:4])
-    Thread(target=actors.watch, daemon=True).start()
-    while (frame := read_frame(sys.stdin.buffer)) is not None:
-        actors.take(frame)
-    actors.leave()
-    ray.shutdown()
+    end_with_parent(signal.SIGTERM)
+    with driver_node(sys.argv[1]):
+        ray.init(
+            address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR"
+        )  # fmt: skip
+        actors = SlotActors(out, Share(**json.loads(sys.argv[2])), *sys.argv[3:4])
+        Thread(target=actors.watch, daemon=True).start()
+        while (frame := read_frame(sys.stdin.buffer)) is not None:
+            actors.take(frame)
+        actors.leave()
+        ray.shutdown()
 
 
 if __name__ == "__main__":

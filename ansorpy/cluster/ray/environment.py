@@ -11,7 +11,7 @@ from ansorpy.errors import SpecError
 TOKEN_FILE: Final = "ANSORPY_CLUSTER_TOKEN_FILE"
 LEAST_SECRET: Final = 16  # characters
 SLOT: Final = "ansorpy_slot_"  # begins the name of the resource of a slot; its place follows
-NAMESPACE: Final = "ansorpy"  # of the names of actors
+NAMESPACE: Final = "ansorpy"  # namespace of actors
 HOURS: Final = "ANSORPY_SLOT_HOURS"  # hours of a node's slots
 FOLDER: Final = "ANSORPY_SLOT_FOLDER"  # a folder of a node (`shared_slot.LEAVING`)
 CORES: Final = "ANSORPY_SLOT_CORES"  # core sets of a node, as 0,1/2,3

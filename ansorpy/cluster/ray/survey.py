@@ -7,7 +7,11 @@ every 5 s until its standard input ends.
 import json
 import os
 import select
+import signal
 import sys
+import time
+from collections import Counter
+from contextlib import suppress
 from typing import Any, Final
 
 import ray
@@ -15,6 +19,8 @@ from ray.exceptions import RayError
 
 from ansorpy.cluster.ray.actor import actor_name
 from ansorpy.cluster.ray.environment import NAMESPACE, SLOT
+from ansorpy.cluster.ray.node import driver_node
+from ansorpy.parent import end_with_parent
 
 EVERY_S: Final = 5.0
 STATE_S: Final = 5.0  # seconds for the states of all slots
@@ -25,40 +31,33 @@ UNUSED: Final[dict[str, Any]] = {  # the state of a slot that no tuning has used
 
 
 def slots() -> list[dict[str, Any]]:
-    """Return the slots of the machines, and those of machines that have left."""
+    """Return the slots of the machines that are there."""
     found: list[dict[str, Any]] = []
     calls: dict[Any, dict[str, Any]] = {}
-    for node in ray.nodes():
-        labels = node.get("Labels", {})
+    names = Counter[str]()
+    for node in [one for one in ray.nodes() if one["Alive"]]:
+        labels, host = node.get("Labels", {}), node["NodeManagerHostname"]
         for resource in sorted(name for name in node["Resources"] if name.startswith(SLOT)):
-            number = resource.removeprefix(SLOT)
+            name = f"{host}/{resource.removeprefix(SLOT)}"
+            names[name] += 1  # containers may have one host name
             slot = {
-                "name": f"{node['NodeManagerHostname']}/{number}",
-                "host": node["NodeManagerHostname"],
+                "name": name if names[name] == 1 else f"{name}#{node['NodeID'][:8]}",
+                "host": host,
                 "address": node["NodeManagerAddress"],
                 "kind": labels.get("ansorpy.kind", ""),
                 "version": labels.get("ansorpy.version", ""),
                 **UNUSED,
             }
             found.append(slot)
-            if not node["Alive"]:
-                slot["state"] = "left"
-                continue
-            try:
+            with suppress(ValueError):  # no tuning has used it
                 actor = ray.get_actor(actor_name(node["NodeID"], resource), NAMESPACE)
                 calls[actor.state.remote()] = slot
-            except ValueError:
-                continue
-    ready, late = (
-        ray.wait(list(calls), num_returns=len(calls), timeout=STATE_S) if calls else ([], [])
-    )
-    for call in ready:
+    end_s = time.monotonic() + STATE_S
+    for call, slot in calls.items():
         try:
-            calls[call].update(json.loads(ray.get(call)))
-        except RayError:
-            late.append(call)
-    for call in late:
-        calls[call]["state"] = "left"
+            slot |= json.loads(ray.get(call, timeout=max(0.0, end_s - time.monotonic())))
+        except RayError:  # it ended, or is late
+            slot["state"] = "left"
     return found
 
 
@@ -66,16 +65,18 @@ def main() -> None:
     """Print JSON objects with the slots."""
     out = os.dup(1)
     os.dup2(2, 1)
-    ray.init(
-        address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR"
-    )  # fmt: skip
-    while True:
-        os.write(out, json.dumps({"slots": slots(), "reason": ""}).encode() + b"\n")
-        if "--watch" not in sys.argv:
-            break
-        if select.select([sys.stdin], [], [], EVERY_S)[0] and not os.read(0, 1 << 16):
-            break
-    ray.shutdown()
+    end_with_parent(signal.SIGTERM)
+    with driver_node(sys.argv[1]):
+        ray.init(
+            address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR"
+        )  # fmt: skip
+        while True:
+            os.write(out, json.dumps({"slots": slots(), "reason": ""}).encode() + b"\n")
+            if "--watch" not in sys.argv:
+                break
+            if select.select([sys.stdin], [], [], EVERY_S)[0] and not os.read(0, 1 << 16):
+                break
+        ray.shutdown()
 
 
 if __name__ == "__main__":

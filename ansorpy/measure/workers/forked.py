@@ -1,6 +1,5 @@
 """A forked child process and its preparation before the first call. Standard library only."""
 
-import ctypes
 import fcntl
 import mmap
 import os
@@ -16,11 +15,11 @@ from typing import Any, Final
 
 from ansorpy.measure.sandbox import family
 from ansorpy.measure.workers.frames import find
+from ansorpy.parent import end_with_parent
 
 NOTE: Final = Struct("<QI")  # fault address (0: none), note bytes
 BOX_BYTES: Final = 16 * 1024
 EXCERPT_BYTES: Final = 2_000
-PDEATHSIG: Final = 1  # prctl option
 CONFINE: Final = "ansorpy.measure.sandbox.confine:confine"
 
 Orders = dict[str, Any]
@@ -83,7 +82,7 @@ def _be_child(
     status = 1
     try:
         os.setpgid(0, 0)
-        ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         if os.getppid() != parent:  # the parent died before the line above
             os._exit(1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -4,7 +4,6 @@ The code of a rule file runs in the child only, which may hang or die at any poi
 lines of JSON. The child has the rights of its user: it is no sandbox.
 """
 
-import ctypes
 import json
 import os
 import signal
@@ -25,6 +24,7 @@ from ansorpy.measure.local import LocalBackEnd, LocalPool
 from ansorpy.measure.other_work import process_s
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.parent import end_with_parent
 from ansorpy.state.rule import Rule, name_of
 from ansorpy.target import CpuTarget, Target
 from ansorpy.te.dag import Dag
@@ -49,7 +49,6 @@ SILENCE_S: Final = 300.0  # processor time of one operator at most; ours take a 
 PATIENCE: Final = 10  # times SILENCE_S until a child that sleeps, or has no processor, is ended
 LOOK_S: Final = 0.5  # between two looks at the child's processor time
 GPU: Final = "cuda:sm_90"  # a preset: rules for a GPU are interpreted, and none has to be present
-PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +236,7 @@ def _line(child: "subprocess.Popen[str]", silence_s: float) -> str:
 
 def main() -> None:
     """Check the rules of the request on standard input; write lines of JSON."""
-    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     speak = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of a rule is no line of ours
     told = json.load(sys.stdin)
