@@ -21,6 +21,7 @@ Serial = BigInteger().with_variant(Integer, "sqlite")
 Sha256 = String(64)
 JobId = String(32)  # uuid4 hex
 WorkerId = String(128)
+Cluster = String(300)
 REUSE = (  # columns of ix_jobs_workload, see server.jobs.reuse
     "tenant_id", "workload", "state", "seq", "target", "trials", "seconds", "target_latency_s",
     "stop_if_gain_below", "best_s",
@@ -300,3 +301,40 @@ class WorkerRow(Base):
     started_s: Mapped[float]
     heartbeat_s: Mapped[float] = mapped_column(index=True)
     jobs_done: Mapped[int] = mapped_column(default=0)
+
+
+class SurveyRow(Base):
+    """A cluster, and the lease of the worker that surveys it."""
+
+    __tablename__ = "surveys"
+    cluster: Mapped[str] = mapped_column(Cluster, primary_key=True)  # HOST:PORT of its head
+    owner: Mapped[str] = mapped_column(WorkerId)
+    until_s: Mapped[float]  # end of the lease
+    seen_s: Mapped[float]  # the last report
+    reason: Mapped[str]  # reason of a report without slots: the cluster cannot be reached
+
+
+class SlotRow(Base):
+    """A slot of a cluster in the last report; `trials`, `busy_s`, `up_s` since the slot started."""
+
+    __tablename__ = "slots"
+    cluster: Mapped[str] = mapped_column(Cluster, primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    facts: Mapped[str]  # JSON: server.schemas.survey.SlotReport
+    trials: Mapped[int] = mapped_column(BigInteger)
+    busy_s: Mapped[float]
+    up_s: Mapped[float]
+    from_busy_s: Mapped[float]  # busy_s and up_s when the last minute of `busy` ended
+    from_up_s: Mapped[float]
+    busy: Mapped[float]  # share of the last minute in which the slot worked
+    seen_s: Mapped[float]
+
+
+class SlotMinuteRow(Base):
+    """Trials and working time of all slots of a cluster in a minute."""
+
+    __tablename__ = "slot_minutes"
+    cluster: Mapped[str] = mapped_column(Cluster, primary_key=True)
+    minute: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    trials: Mapped[int] = mapped_column(BigInteger)
+    busy_s: Mapped[float]

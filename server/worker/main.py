@@ -15,6 +15,7 @@ from ansorpy.server.logs import configure, fields
 from ansorpy.server.scratch import scratch
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.stop_flag import StopFlag
+from ansorpy.server.worker.surveyor import surveying
 from ansorpy.server.worker.tuner_process import TunerProcess
 from ansorpy.server.worker.worker_loop import WorkerLoop
 
@@ -40,7 +41,7 @@ def work(
     configure(settings.log_format)
     engine = open_database(settings.url)
     identity = ProcessIdentity.current()
-    with scratch(lock_folder(), identity) as folder:
+    with scratch(lock_folder(), identity) as folder, surveying(engine, identity):
         log.info("worker started", extra=fields(worker=str(identity)))
         WorkerLoop(settings, engine, identity, folder, stop, start_tuner).run()
         log.info("worker stopped", extra=fields(worker=str(identity)))
