@@ -266,6 +266,30 @@ REPLIES: Final[Mapping[str, Any]] = {
         ]
     },
     "RecordsTaken": {"records": 12, "new": 10},
+    "Machines": {
+        "clusters": [{"address": "head:6379", "reason": "", "seen_s": 1795000012.0}],
+        "slots": [
+            {
+                "cluster": "head:6379",
+                "name": "north/0",
+                "host": "north",
+                "address": "10.0.0.2",
+                "kind": "5f2b9c0d1e3a4b6c",
+                "version": "0.2.0",
+                "cores": [0, 1, 2, 3],
+                "state": "busy",
+                "until_s": None,
+                "busy": 0.93,
+                "waiting": 1,
+                "doing": {"job": JOB, "method": "measure", "trials": 16, "seconds": 1.2},
+                "drift": 1.02,
+                "trials": 4096,
+                "up_s": 3600.0,
+                "seen_s": 1795000012.0,
+            }
+        ],
+        "rates": [{"begin_s": 1794999900.0, "trials_per_minute": 610.4, "busy_slots": 0.9}],
+    },
     "Workers": {
         "workers": [
             {

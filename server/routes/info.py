@@ -9,6 +9,7 @@ from ansorpy.server.schemas.problem import problems
 from ansorpy.server.schemas.service import (
     Capabilities,
     Health,
+    Machines,
     Plugins,
     Ready,
     RuleSets,
@@ -57,6 +58,12 @@ def plugins(_: ReadAccess) -> Plugins:
 def workers(principal: AdminAccess, deps: Deps) -> Workers:
     """Return the living workers."""
     return deps.info.workers(principal.tenant_id)
+
+
+@router.get("/v1/machines", operation_id="listMachines", responses=problems())
+def machines(principal: AdminAccess, deps: Deps) -> Machines:
+    """Return the slots of clusters with their utilisation, and their rate of trials."""
+    return deps.info.machines(principal.tenant_id)
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=METRICS)

@@ -41,6 +41,7 @@ ID: Final = "^[0-9a-f]{32}$"
 MEDIA_TYPES: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 SOURCE: Final = "kernel.py"
 ROWS: Final = 400  # rows of a derivation per page
+SLOTS: Final = 400  # slots on the page of machines
 CHANGES: Final[Mapping[str, tuple[StateChange, ...]]] = {
     "queued": ("pause", "cancel"),
     "running": ("pause", "cancel"),
@@ -215,16 +216,24 @@ def models(
     )  # fmt: skip
 
 
-@router.get("/workers", response_class=HTMLResponse)
-def workers(request: Request, principal: ReadAccess, deps: Deps) -> Response:
-    """Return the living workers."""
+@router.get("/workers")
+def workers() -> RedirectResponse:
+    """Redirect to the page of machines, which earlier versions called so."""
+    return RedirectResponse("/machines")
+
+
+@router.get("/machines", response_class=HTMLResponse)
+def machines(request: Request, principal: ReadAccess, deps: Deps) -> Response:
+    """Return the living workers, and the slots of clusters."""
     if "admin" not in principal.scopes:
         raise ForbiddenError(
-            "cannot show the workers because of the scope of the key; expected admin"
+            "cannot show the machines because of the scope of the key; expected admin"
         )
-    found = deps.info.workers(principal.tenant_id).workers
-    now_s = deps.dashboard.now_s()
-    return _page(request, principal, "workers.html", "workers", workers=found, now_s=now_s)
+    return _page(
+        request, principal, "machines.html", "machines", now_s=deps.dashboard.now_s(),
+        workers=deps.info.workers(principal.tenant_id).workers, most=SLOTS,
+        machines=deps.info.machines(principal.tenant_id),
+    )  # fmt: skip
 
 
 def table(

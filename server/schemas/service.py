@@ -135,6 +135,64 @@ class Workers(Wire):
     workers: list[WorkerReply]
 
 
+class SlotActivity(Wire):
+    """The question that a slot answers."""
+
+    job: str | None = Field(description="Its job, if it belongs to your tenant.")
+    method: str = Field(description="`measure`, `race` and others.")
+    trials: int = Field(description="Candidates of the question.")
+    seconds: float = Field(description="Time since it began.")
+
+
+class SlotReply(Wire):
+    """A slot of a cluster: a set of cores that measures."""
+
+    cluster: str
+    name: str
+    host: str
+    address: str
+    kind: str = Field(description="Digest of its target.")
+    version: str = Field(description="Version of its ansorpy.")
+    cores: list[int]
+    state: Literal["idle", "busy", "resting", "left"] = Field(
+        description="left: not in the reports of the last minute; forgotten after an hour."
+    )
+    until_s: float | None = Field(description="End of the rest.")
+    busy: float = Field(description="Share of the last minute in which it worked.")
+    waiting: int = Field(description="Questions that wait for it.")
+    doing: SlotActivity | None
+    drift: float | None = Field(
+        description="Time of its reference kernel, relative to the first one."
+    )
+    trials: int = Field(description="Trials since it started.")
+    up_s: float = Field(description="Time since it started.")
+    seen_s: float = Field(description="Time of the last report that has it.")
+
+
+class ClusterReply(Wire):
+    """A cluster that a worker surveys."""
+
+    address: str = Field(description="HOST:PORT of its head.")
+    reason: str = Field(description="Why it cannot be reached; empty if it is.")
+    seen_s: float = Field(description="Time of the last report.")
+
+
+class RateReply(Wire):
+    """The rate of trials of all slots, a mean of five minutes."""
+
+    begin_s: float
+    trials_per_minute: float
+    busy_slots: float
+
+
+class Machines(Wire):
+    """The slots of clusters, and their rate of trials in the last six hours."""
+
+    clusters: list[ClusterReply]
+    slots: list[SlotReply]
+    rates: list[RateReply]
+
+
 class RecordsTaken(Wire):
     """The result of an import of records."""
 

@@ -1,5 +1,6 @@
 """Reports of a survey process about the slots of a cluster: untrusted data, checked here."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import AwareDatetime, ConfigDict, Field, field_validator
@@ -13,6 +14,9 @@ LONGEST_REASON: Final = 500  # characters
 State = Literal["idle", "busy", "resting", "left"]
 Word = Annotated[str, Field(max_length=255, pattern=r"^[!-~]([ -~]*[!-~])?$|^$")]
 Count = Annotated[int, Field(ge=0, le=2**40)]
+Moment = Annotated[
+    AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
+]
 Seconds = Annotated[float, Field(ge=0, le=MAX_FLOAT)]
 
 
@@ -40,7 +44,7 @@ class SlotReport(_Report):
     version: Word
     cores: Annotated[list[Annotated[int, Field(ge=0, lt=2**20)]], Field(max_length=MOST_CORES)]
     state: State
-    until: Literal[""] | AwareDatetime
+    until: Literal[""] | Moment
     doing: SlotWork | None
     waiting: Count
     busy_s: Seconds

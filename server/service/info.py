@@ -3,13 +3,14 @@
 import inspect
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from sqlalchemy import Engine, func, select
+from sqlalchemy.orm import Session
 
 from ansorpy.errors import SpecError
 from ansorpy.measure.host import local_target
@@ -18,15 +19,20 @@ from ansorpy.rewrites.capabilities import capabilities
 from ansorpy.server.db.engine import now, reading, sqlite_path
 from ansorpy.server.db.models import JobRow, RecordRow
 from ansorpy.server.db.sqlite_file import is_full
-from ansorpy.server.jobs import machines
+from ansorpy.server.jobs import machines, slots
 from ansorpy.server.jobs.states import MOVES
 from ansorpy.server.schemas.service import (
     Capabilities,
     CapabilityReply,
+    ClusterReply,
+    Machines,
+    RateReply,
     Ready,
     RuleReply,
     RuleSet,
     RuleSets,
+    SlotActivity,
+    SlotReply,
     TargetCapabilities,
     TargetReply,
     Targets,
@@ -104,9 +110,7 @@ class ServiceInfo:
         """Return the living workers, without the ids of jobs of other tenants."""
         with reading(self.engine) as tx:
             rows = machines.workers(tx, now(tx))
-            own = JobRow.tenant_id == tenant_id
-            ids = [row.job_id for row in rows if row.job_id is not None]
-            mine = set(tx.scalars(select(JobRow.id).where(own, JobRow.id.in_(ids))))
+            mine = _own_jobs(tx, tenant_id, (row.job_id for row in rows))
         return Workers(
             workers=[
                 WorkerReply(
@@ -124,6 +128,20 @@ class ServiceInfo:
                 for row in rows
             ]
         )
+
+    def machines(self, tenant_id: int) -> Machines:
+        """Return the slots of clusters, without the ids of jobs of other tenants."""
+        with reading(self.engine) as tx:
+            now_s = now(tx)
+            known = list(slots.slots(tx, now_s))
+            jobs = (slot.report.doing.job for slot in known if slot.report.doing)
+            mine = _own_jobs(tx, tenant_id, jobs)
+            clusters = [
+                ClusterReply(address=row.cluster, reason=row.reason, seen_s=row.seen_s)
+                for row in slots.surveys(tx, now_s)
+            ]
+            rates = [RateReply(**asdict(rate)) for rate in slots.rates(tx, now_s)]
+        return Machines(clusters=clusters, slots=[_slot(slot, mine) for slot in known], rates=rates)
 
     def rules(self) -> RuleSets:
         """Return every registered rule set, and the rules of every file that can be loaded."""
@@ -145,9 +163,31 @@ class ServiceInfo:
             states: dict[str, float] = {}
             for worker in machines.workers(tx, now(tx)):
                 states[worker.state] = states.get(worker.state, 0.0) + 1
+            by_slot = Counter[str](slot.report.state for slot in slots.slots(tx, now(tx)))
         yield "ansorpy_jobs", "Jobs, by state.", "state", by_state
         yield "ansorpy_workers", "Living workers, by state.", "state", states
+        yield "ansorpy_slots", "Slots of clusters, by state.", "state", dict(by_slot)
         yield "ansorpy_records", "Number of the last record.", "kind", {"trial": float(last)}
+
+
+def _own_jobs(tx: Session, tenant_id: int, ids: Iterable[str | None]) -> set[str]:
+    """Return the jobs of a tenant among `ids`."""
+    named = JobRow.id.in_(set(filter(None, ids)))
+    return set(tx.scalars(select(JobRow.id).where(JobRow.tenant_id == tenant_id, named)))
+
+
+def _slot(slot: slots.KnownSlot, own_jobs: Collection[str]) -> SlotReply:
+    report = slot.report
+    told = report.model_dump(exclude={"until", "doing", "busy_s"})
+    doing = None
+    if report.doing:
+        job = report.doing.job if report.doing.job in own_jobs else None
+        doing = SlotActivity(job=job, **report.doing.model_dump(exclude={"tenant", "job"}))
+    until_s = report.until.timestamp() if report.until else None
+    return SlotReply(
+        **told, cluster=slot.cluster, until_s=until_s, busy=slot.busy, doing=doing,
+        seen_s=slot.seen_s,
+    )  # fmt: skip
 
 
 def rule_set(kind: str, rules: tuple[Rule, ...]) -> RuleSet:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ansorpy.server.web import filters
+from ansorpy.server.web.rate_curve import rate_curve
 from ansorpy.server.web.size_curve import size_curve
 
 HERE: Final = Path(__file__).parent
@@ -26,6 +27,7 @@ def environment() -> Environment:
     for name in ("latency", "span", "moment", "ratio", "gflops", "python"):
         environment.filters[name] = getattr(filters, name)
     environment.filters["size_curve"] = size_curve
+    environment.filters["rate_curve"] = rate_curve
     return environment
 
 

@@ -17,9 +17,9 @@ BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.db)]
 # `make test` has them on SQLite, `make test-all` also on PostgreSQL.
 OVER_STATEMENTS = {
     "test_access", "test_capabilities", "test_compression", "test_explain", "test_explain_page",
-    "test_gpu_jobs", "test_graph_jobs", "test_jobs_route", "test_kernels_route", "test_manual_jobs",
-    "test_metrics", "test_model_jobs", "test_pages", "test_removed", "test_set_state_pages",
-    "test_targets",
+    "test_gpu_jobs", "test_graph_jobs", "test_jobs_route", "test_kernels_route",
+    "test_machines_page", "test_manual_jobs", "test_metrics", "test_model_jobs", "test_pages",
+    "test_removed", "test_set_state_pages", "test_targets",
 }  # fmt: skip
 
 

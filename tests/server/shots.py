@@ -21,7 +21,7 @@ def main(url: str, job: str, other: str, model: str) -> None:
         ("jobs-light", "/jobs", None, "light"),
         ("compare-dark", f"/compare?a={job}&b={other}", None, "dark"),
         ("models-light", "/models", None, "light"),
-        ("workers-light", "/workers", None, "light"),
+        ("machines-light", "/machines", None, "light"),
     )
     with browser() as running:
         for name, path, size, scheme in wanted:

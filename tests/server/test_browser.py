@@ -154,7 +154,7 @@ def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromiu
             f"/jobs/{job}",
             f"/jobs/{job}/explain",
             "/models",
-            "/workers",
+            "/machines",
             f"/compare?a={job}&b={job}",
             "/login",
         )
@@ -260,7 +260,7 @@ def test_strings_of_requests_run_no_script(live: tuple[Live, str], chromium: Any
     engine.dispose()
     with page_of(chromium, running.url) as watched:
         page = watched.page
-        for path in (f"/jobs/{evil}", "/workers", f"/compare?a={evil}&b={evil}"):
+        for path in (f"/jobs/{evil}", "/machines", f"/compare?a={evil}&b={evil}"):
             page.goto(path)
             page.wait_for_timeout(300)
             assert page.evaluate("typeof window.evil") == "undefined", path

@@ -63,6 +63,7 @@ def test_the_operations_are_complete(document: Mapping[str, Any]) -> None:
         "get /v1/plugins": "listPlugins",
         "get /v1/rules": "listRules",
         "get /v1/workers": "listWorkers",
+        "get /v1/machines": "listMachines",
         "get /metrics": "metrics",
         "get /healthz": "health",
         "get /readyz": "ready",

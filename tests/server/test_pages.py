@@ -82,7 +82,7 @@ def test_an_empty_list_shows_an_example_request(url: str) -> None:
         assert "Authorization" not in page.text
         elsewhere = running.client.get("/jobs", headers={"Host": "127.0.0.1:9999"}).text
         assert "http://127.0.0.1:9999/v1/jobs" in elsewhere
-        assert "No worker is alive" in running.client.get("/workers").text
+        assert "No worker is alive" in running.client.get("/machines").text
         assert "No jobs yet" in running.client.get("/compare").text
 
 
@@ -249,7 +249,7 @@ def test_pages_of_other_tenants_are_not_found(url: str, engine: Engine) -> None:
         model = running.put_model()
         assert model in running.client.get("/models").text
         assert model not in running.client.get("/models", headers=foreign).text
-        assert running.client.get("/workers").status_code == 403
+        assert running.client.get("/machines").status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_words_of_requests_are_escaped(url: str) -> None:
         for path in (
             f"/jobs/{job_id}",
             f"/jobs/{job_id}/explain",
-            "/workers",
+            "/machines",
             "/jobs",
             f"/compare?a={job_id}&b={job_id}",
         ):

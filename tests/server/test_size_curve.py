@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from ansorpy.server.schemas.job import SizeReply
-from ansorpy.server.web.size_curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, size_curve
+from ansorpy.server.web.curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from ansorpy.server.web.size_curve import size_curve
 
 
 def replies(sizes: Sequence[int], ends: Sequence[int], numpy: bool = True) -> list[SizeReply]:

@@ -42,7 +42,7 @@ def rates(engine: Engine, now_s: float) -> list[TrialRate]:
         line(slot(name="a" * 256)), line(slot(name="ä")), line(slot(host="a\x00b")),
         line(slot(cores=[-1])), line(slot(cores=["0"])), line(slot(cores=list(range(4097)))),
         line(slot(state="gone")), line(slot(until="tomorrow")),
-        line(slot(until="2026-12-01T19:00")),
+        line(slot(until="2026-12-01T19:00")), line(slot(until="0001-01-01T00:00:00+23:00")),
         line(slot(doing="measure")), line(slot(doing={"job": ""})),
         line(slot(doing=work("j", trials=-1))), line(slot(waiting=1.5)), line(slot(waiting="1")),
         line(slot(busy_s=-1.0)), line(slot(busy_s=float("nan"))), line(slot(up_s=float("inf"))),
@@ -51,7 +51,7 @@ def rates(engine: Engine, now_s: float) -> list[TrialRate]:
         line(*(slot(f"h/{k}") for k in range(MOST_SLOTS + 1))),
         '{"slots": ' + "[" * 100_000 + "]}",
     ],
-    ids=range(34),
+    ids=range(35),
 )  # fmt: skip
 def test_a_wrong_line_is_refused(text: str) -> None:
     with pytest.raises(ValidationError):
