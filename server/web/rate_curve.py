@@ -54,7 +54,7 @@ def rate_curve(rates: Sequence[RateReply]) -> RateCurve | None:
     return RateCurve(
         tuple(CurveLine("all slots", "kernel-0", tuple(dots)) for dots in lines),
         tuple(Tick(x(k * step_s), _clock(k * step_s)) for k in moments),
-        tuple(Tick(y(rate), f"{rate:g}") for rate in steps(0.0, most)),
+        tuple(Tick(y(rate), f"{rate:g}") for rate in (0.0, *steps(0.0, most))),
     )
 
 
