@@ -3,8 +3,10 @@ FROM python:3.12-slim-bookworm@sha256:782412e85d0f0984994c290652577d4018aff08145
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/ansorpy
 WORKDIR /src
-COPY requirements.lock requirements-build.lock ./
-RUN /opt/ansorpy/bin/pip install --require-hashes --only-binary :all: -r requirements.lock
+COPY requirements.lock requirements-ray.lock requirements-build.lock ./
+# Empty, or `ray` for the profile `cluster`: each has a lock of its own, of equal versions.
+ARG EXTRAS=""
+RUN /opt/ansorpy/bin/pip install --require-hashes --only-binary :all: -r "requirements${EXTRAS:+-$EXTRAS}.lock"
 RUN pip install --require-hashes --only-binary :all: -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY ansorpy ansorpy

@@ -113,6 +113,8 @@ wheel: $(VENV)/dev.ok  ## install the wheel with the lowest and with the locked 
 lock: $(VENV)/dev.ok  ## resolve the dependencies anew, for Python 3.11 to 3.13
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 --extra postgres \
 		pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 --extra postgres --extra ray \
+		-c requirements.lock pyproject.toml -o requirements-ray.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 --extra postgres --extra dev \
 		-c requirements.lock pyproject.toml -o requirements-dev.lock
 	printf "hatchling\neditables\nuv\n" | $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 \

@@ -18,6 +18,8 @@ import pytest
 import yaml
 from sqlalchemy import create_engine, make_url, text
 
+from ansorpy.cluster.place import named_cluster
+from ansorpy.cluster.ray.environment import TOKEN_FILE
 from ansorpy.errors import SpecError
 from ansorpy.server.settings import ServiceSettings
 from tests.server.databases import Cluster
@@ -26,7 +28,7 @@ from tests.server.process import free_port
 ROOT = Path(__file__).parent.parent.parent
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
-OURS = ("migrate", "api", "worker")
+CLUSTER = ("cluster-head", "slot")
 MM = "def mm(float(32,32) A, float(32,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
 
@@ -60,7 +62,7 @@ def test_secrets_are_files_only() -> None:
         for secret in service["secrets"]:
             assert secret in COMPOSE["secrets"], name
         for variable, value in service["environment"].items():
-            if re.search("PASSWORD|KEY|SECRET", variable):
+            if re.search("PASSWORD|KEY|SECRET|TOKEN", variable):
                 assert variable.endswith("_FILE"), variable
                 assert value.removeprefix("/run/secrets/") in service["secrets"]
     assert all(set(secret) == {"file"} for secret in COMPOSE["secrets"].values())
@@ -77,8 +79,54 @@ def test_only_the_api_is_published_and_only_on_this_machine() -> None:
     assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
     assert SERVICES["api"]["ports"] == ["${ANSORPY_PUBLISH:-127.0.0.1:8720}:8720"]
     assert COMPOSE["networks"]["inside"] == {"internal": True}
-    for name in ("database", "migrate", "worker"):
+    for name in ("database", "migrate"):
         assert SERVICES[name]["networks"] == ["inside"]
+
+
+def test_a_cluster_is_a_profile_with_a_secret_and_a_network_of_its_own() -> None:
+    assert [name for name, service in SERVICES.items() if "profiles" in service] == [*CLUSTER]
+    assert COMPOSE["networks"]["cluster"] == {"internal": True}
+    assert SERVICES["worker"]["networks"] == ["inside", "cluster"]
+    for name in CLUSTER:
+        service = SERVICES[name]
+        assert service["profiles"] == ["cluster"]
+        assert service["networks"] == ["cluster"], "no member of it reaches the database"
+        assert service["secrets"] == ["cluster_token"]
+        assert set(service["environment"]) == {TOKEN_FILE}
+        assert "volumes" not in service
+    for name in (*CLUSTER, "worker"):
+        service = SERVICES[name]
+        assert service["environment"][TOKEN_FILE] == "/run/secrets/cluster_token"
+        assert service["shm_size"] == "512m"
+        assert any("exec" in place for place in service["tmpfs"])
+    assert SERVICES["worker"]["environment"]["ANSORPY_CLUSTER"] == "${ANSORPY_CLUSTER:-}"
+    assert SERVICES["slot"]["command"][-1] == "cluster-head:6379"
+
+
+def test_without_the_profile_a_worker_has_no_cluster() -> None:
+    assert named_cluster({"ANSORPY_CLUSTER": ""}) == ""
+    assert named_cluster({"ANSORPY_CLUSTER": "cluster-head:6379"}) == "cluster-head:6379"
+
+
+@pytest.mark.parametrize("name", ["cluster-head", "slot"])
+def test_a_part_of_a_cluster_without_a_secret_is_refused_in_a_sentence(name: str) -> None:
+    """The secret that Compose mounts if no file is named is /dev/null."""
+    assert COMPOSE["secrets"]["cluster_token"] == {
+        "file": "${ANSORPY_CLUSTER_TOKEN_FILE:-/dev/null}"
+    }
+    with running(name, {TOKEN_FILE: "/dev/null"}) as child:
+        assert child.wait(60) == 2
+
+
+@pytest.mark.parametrize("extra", ["ray"])
+def test_the_lock_of_an_extra_has_the_versions_of_the_lock(extra: str) -> None:
+    own, more = (
+        dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
+        for name in ("requirements.lock", f"requirements-{extra}.lock")
+    )
+    assert extra in more
+    assert own.items() <= more.items()
+    assert f"!requirements-{extra}.lock" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
 def test_every_volume_is_named_and_declared() -> None:
@@ -105,8 +153,9 @@ def test_the_lock_holds_every_dependency_by_hash() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["postgres"]]
     names = {re.split(r"[\[><=]", line)[0].lower() for line in wanted}
-    for lock, needs in (("requirements.lock", names), ("requirements-build.lock", {"hatchling"})):
-        body = (ROOT / lock).read_text()
+    locks = {"": names, "-ray": {*names, "ray"}, "-build": {"hatchling"}}
+    for lock, needs in locks.items():
+        body = (ROOT / f"requirements{lock}.lock").read_text()
         locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+)(?: ; .*)? \\$", body, re.MULTILINE))
         assert needs <= set(locked), needs - set(locked)
         for block in re.split(r"^(?=[a-z])", body, flags=re.MULTILINE)[1:]:
@@ -159,7 +208,10 @@ def test_the_commands_of_the_file_tune_a_job(postgres: Cluster, tmp_path: Path) 
     admin.dispose()
 
     def environment(name: str) -> dict[str, str]:
-        given = dict(SERVICES[name]["environment"])
+        given = {
+            variable: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", value)  # Compose's default
+            for variable, value in SERVICES[name]["environment"].items()
+        }
         asked = make_url(given["ANSORPY_DATABASE_URL"])
         assert (asked.drivername, asked.password) == ("postgresql", None)
         own = url.set(username=asked.username, password=None, drivername="postgresql")
