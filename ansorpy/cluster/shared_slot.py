@@ -68,7 +68,7 @@ class SharedSlot:
         hours: Hours | None = None,
         folder: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = datetime.now,
+        now: Callable[[], datetime] = lambda: datetime.now().astimezone(),
     ) -> None:
         self._command, self._hours, self._folder = command, hours or Hours(), folder
         self._clock, self._now = clock, now

@@ -23,6 +23,7 @@ from ansorpy.cluster.ray.node import driver_node
 from ansorpy.parent import end_with_parent
 
 EVERY_S: Final = 5.0
+AWAY: Final = (RayError, OSError, RuntimeError, ValueError)  # Ray raises them without a head
 STATE_S: Final = 5.0  # seconds for the states of all slots
 UNUSED: Final[dict[str, Any]] = {  # the state of a slot that no tuning has used by now
     "cores": [], "state": "idle", "until": "", "doing": None, "waiting": 0, "busy_s": 0.0,
@@ -67,16 +68,30 @@ def main() -> None:
     os.dup2(2, 1)
     end_with_parent(signal.SIGTERM)
     with driver_node(sys.argv[1]):
-        ray.init(
-            address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR"
-        )  # fmt: skip
+        try:
+            ray.init(
+                address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False,
+                logging_level="ERROR",
+            )  # fmt: skip
+        except (*AWAY, ConnectionError) as error:
+            tell(out, [], str(error))
+            raise SystemExit(1) from None
         while True:
-            os.write(out, json.dumps({"slots": slots(), "reason": ""}).encode() + b"\n")
+            try:
+                tell(out, slots(), "")
+            except AWAY as error:
+                tell(out, [], str(error))
             if "--watch" not in sys.argv:
                 break
             if select.select([sys.stdin], [], [], EVERY_S)[0] and not os.read(0, 1 << 16):
                 break
         ray.shutdown()
+
+
+def tell(out: int, found: list[dict[str, Any]], reason: str) -> None:
+    """Print a JSON object with the slots, or the reason why there are none."""
+    first = reason.strip().partition("\n")[0]
+    os.write(out, json.dumps({"slots": found, "reason": first}).encode() + b"\n")
 
 
 if __name__ == "__main__":
