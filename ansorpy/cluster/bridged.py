@@ -13,7 +13,7 @@ from typing import Final
 from ansorpy.cluster.framed import FramedProcess
 from ansorpy.cluster.greeting import Greeting
 from ansorpy.cluster.messages import Question, SlotFacts
-from ansorpy.cluster.share import Share
+from ansorpy.cluster.share import ClusterUser
 from ansorpy.cluster.slots import LostSlotError, ReturnedError
 from ansorpy.measure.values import encode
 
@@ -26,7 +26,7 @@ class Bridge:
     """A bridge process, the names of its slots, and the questions that it has not answered."""
 
     def __init__(
-        self, address: str, share: Share, environment: Mapping[str, str], module: str = ""
+        self, address: str, share: ClusterUser, environment: Mapping[str, str], module: str = ""
     ) -> None:
         told = json.dumps(asdict(share))
         command = [sys.executable, "-m", BRIDGE, address, told, *([module] if module else [])]
@@ -86,7 +86,7 @@ class BridgedSlots:
         self,
         address: str,
         environment: Mapping[str, str],
-        share: Share,
+        share: ClusterUser,
         module: str = "",
     ) -> None:
         self._address, self._environment, self._module = address, environment, module

@@ -17,7 +17,7 @@ PRIORITIES: Final = range(-100, 101)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ClusterUser:
     """A tuning among others.
 
     Args:
@@ -33,7 +33,7 @@ class Share:
     job: str = ""
 
 
-def own_share(environment: Mapping[str, str] = os.environ) -> Share:
+def own_share(environment: Mapping[str, str] = os.environ) -> ClusterUser:
     """Return the share of this process, by the three variables.
 
     Raises:
@@ -51,7 +51,7 @@ def own_share(environment: Mapping[str, str] = os.environ) -> Share:
         )
     tenant = environment.get(TENANT, "").strip() or _user()
     job = environment.get(JOB, "")
-    return Share(uuid4().hex, tenant[:NAME_CHARACTERS], priority, job[:NAME_CHARACTERS])
+    return ClusterUser(uuid4().hex, tenant[:NAME_CHARACTERS], priority, job[:NAME_CHARACTERS])
 
 
 def share_variables(tenant: str, priority: int, job: str) -> dict[str, str]:

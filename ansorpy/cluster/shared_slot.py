@@ -17,7 +17,7 @@ from typing import Any, Final
 from ansorpy.cluster.hours import Hours
 from ansorpy.cluster.messages import FRAME_BYTES, LENGTH, answered, outcomes
 from ansorpy.cluster.scale import drift
-from ansorpy.cluster.share import Share
+from ansorpy.cluster.share import ClusterUser
 from ansorpy.cluster.slot_daemon import GIVE_WAY
 from ansorpy.cluster.turns import SlotTurn, Turns
 from ansorpy.errors import WireError
@@ -35,7 +35,7 @@ Reply = tuple[str, bytes]  # "answer", "returned" or "lost"; a frame, or a reaso
 class Guest:
     """A tuning, and its daemon."""
 
-    share: Share
+    share: ClusterUser
     process: Process
     seen_s: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -92,7 +92,7 @@ class SharedSlot:
             with suppress(OSError):
                 file.touch() if self._guests else file.unlink(missing_ok=True)
 
-    async def join(self, share: Share) -> None:
+    async def join(self, share: ClusterUser) -> None:
         """Start the daemon of a tuning, within the hours; an older one of it ends."""
         if self._watch is None:
             self._watch = asyncio.create_task(self._look_for_ever())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.cluster.share import Share
+from ansorpy.cluster.share import ClusterUser
 
 ANTICIPATE_S: Final = 0.1  # after its turn a tenant with the least use is waited for
 ACTIVE_S: Final = 30.0  # a tenant that asked in this time keeps its use
@@ -15,7 +15,7 @@ ACTIVE_S: Final = 30.0  # a tenant that asked in this time keeps its use
 class SlotTurn:
     """A question that waits for the slot."""
 
-    share: Share
+    share: ClusterUser
     entered_s: float
 
 
@@ -56,7 +56,7 @@ class Turns:
         """Number of questions that wait."""
         return len(self._waiting)
 
-    def enter(self, share: Share) -> SlotTurn:
+    def enter(self, share: ClusterUser) -> SlotTurn:
         """Add a question."""
         now_s = self._clock()
         turns = [*self._waiting, *([self.current] if self.current else [])]

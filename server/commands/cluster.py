@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -99,17 +100,18 @@ def status(
         head = head_address(cluster)
         environment = ray_environment()
     command = [sys.executable, "-m", "ansorpy.cluster.ray.survey", head]
-    try:
+    reason = f"it does not answer within {SURVEY_S:.0f} s"
+    told: dict[str, Any] = {}
+    with suppress(subprocess.TimeoutExpired, ValueError):
         found = subprocess.run(
-            command, env=environment, capture_output=True, timeout=SURVEY_S, check=True
-        )
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        lines = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        timed_out = isinstance(error, subprocess.TimeoutExpired)
-        reason = f"it does not answer within {SURVEY_S:.0f} s" if timed_out else lines[-1:]
+            command, env=environment, capture_output=True, timeout=SURVEY_S,
+            check=False,
+        )  # fmt: skip
+        told = json.loads(found.stdout)
+        reason = told["reason"]
+    if reason:
         typer.echo(f"ansorpy: cannot reach the cluster at {head} because {reason}", err=True)
-        raise typer.Exit(4) from None
-    told: dict[str, Any] = json.loads(found.stdout)
+        raise typer.Exit(4)
     if as_json:
         typer.echo(json.dumps(told, indent=2))
         return

@@ -15,7 +15,7 @@ import pytest
 
 from ansorpy.cluster.hours import Hours
 from ansorpy.cluster.messages import SlotFacts, answered, question
-from ansorpy.cluster.share import Share
+from ansorpy.cluster.share import ClusterUser
 from ansorpy.cluster.shared_slot import BUSY, LEAVING, SharedSlot
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
@@ -75,9 +75,9 @@ def on(
     asyncio.run(run())
 
 
-async def joined(slot: SharedSlot, name: str, priority: int = 0) -> Share:
+async def joined(slot: SharedSlot, name: str, priority: int = 0) -> ClusterUser:
     """Join a tuning, and open its pool."""
-    share = Share(name, name, priority, f"job of {name}")
+    share = ClusterUser(name, name, priority, f"job of {name}")
     await slot.join(share)
     kind, _ = await slot.ask(name, encode(question("open", 1, *OPENING)), LIMIT_S, "open", 0)
     assert kind == "answer"
@@ -197,7 +197,7 @@ def test_a_daemon_that_hangs_or_ends_is_lost_for_its_tuning_alone(
 
 def test_a_tuning_without_a_sign_of_life_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     async def do(slot: SharedSlot, _: Day) -> None:
-        await slot.join(Share("a", "a"))
+        await slot.join(ClusterUser("a", "a"))
         await asyncio.sleep(1.5)
         assert slot.seen("a") == "unknown"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ansorpy.cluster.share import Share, own_share, share_variables
+from ansorpy.cluster.share import ClusterUser, own_share, share_variables
 from ansorpy.cluster.turns import ACTIVE_S, ANTICIPATE_S, SlotTurn, Turns
 from ansorpy.errors import SpecError
 
@@ -18,11 +18,13 @@ class Clock:
         return self.now_s
 
 
-def share(tenant: str, priority: int = 0, driver: str = "") -> Share:
-    return Share(driver or tenant, tenant, priority)
+def share(tenant: str, priority: int = 0, driver: str = "") -> ClusterUser:
+    return ClusterUser(driver or tenant, tenant, priority)
 
 
-def used(users: Sequence[tuple[Share, float]], total_s: float, pause_s: float) -> Counter[str]:
+def used(
+    users: Sequence[tuple[ClusterUser, float]], total_s: float, pause_s: float
+) -> Counter[str]:
     """Return the seconds by tenant of tunings that ask again, after a pause, whenever answered."""
     clock, found = Clock(), Counter[str]()
     turns, waiting = Turns(clock), dict[SlotTurn, float]()

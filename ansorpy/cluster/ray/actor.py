@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ansorpy.cluster.hours import Hours
 from ansorpy.cluster.processes import MAIN
 from ansorpy.cluster.ray.environment import CORES, FOLDER, HOURS, SLOT
-from ansorpy.cluster.share import Share
+from ansorpy.cluster.share import ClusterUser
 from ansorpy.cluster.shared_slot import Reply, SharedSlot
 
 
@@ -41,7 +41,7 @@ class SlotActor:
 
     async def join(self, driver: str, tenant: str, priority: int, job: str) -> None:
         """Start the daemon of a tuning, once the hours of the slot allow it."""
-        await self._slot.join(Share(driver, tenant, priority, job))
+        await self._slot.join(ClusterUser(driver, tenant, priority, job))
 
     async def ask(
         self, driver: str, frame: bytes, limit_s: float, method: str, trials: int

@@ -2,7 +2,7 @@
 
     python -m ansorpy.cluster.ray.bridge ADDRESS SHARE [MODULE]
 
-SHARE is the JSON object of a `Share`. Ray ends its driver if the head is away for a minute: the
+SHARE is the JSON object of a `ClusterUser`. Ray ends its driver if the head is away for a minute: the
 bridge ends then, and not the tuning. Messages are frames (`messages.read_frame`) of a line of JSON
 and bytes:
 
@@ -37,7 +37,7 @@ from ansorpy.cluster.processes import MAIN
 from ansorpy.cluster.ray.actor import slot_actor
 from ansorpy.cluster.ray.environment import NAMESPACE, SLOT
 from ansorpy.cluster.ray.node import driver_node
-from ansorpy.cluster.share import Share
+from ansorpy.cluster.share import ClusterUser
 from ansorpy.parent import end_with_parent
 
 WATCH_S: Final = 1.0  # seconds between two looks at the nodes
@@ -61,7 +61,7 @@ class JoinedSlot:
 class SlotActors:
     """The slots of the cluster, and the questions that they have."""
 
-    def __init__(self, out: int, share: Share, module: str = MAIN) -> None:
+    def __init__(self, out: int, share: ClusterUser, module: str = MAIN) -> None:
         self._out, self._share, self._module = out, share, module
         self._places: dict[tuple[str, str], JoinedSlot] = {}  # by node and resource
         self._asked: dict[int, str] = {}  # slots of questions without an answer, by number
@@ -217,7 +217,7 @@ def main() -> None:
         ray.init(
             address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR"
         )  # fmt: skip
-        actors = SlotActors(out, Share(**json.loads(sys.argv[2])), *sys.argv[3:4])
+        actors = SlotActors(out, ClusterUser(**json.loads(sys.argv[2])), *sys.argv[3:4])
         Thread(target=actors.watch, daemon=True).start()
         while (frame := read_frame(sys.stdin.buffer)) is not None:
             actors.take(frame)

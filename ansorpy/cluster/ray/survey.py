@@ -88,10 +88,10 @@ def main() -> None:
         ray.shutdown()
 
 
-def tell(out: int, found: list[dict[str, Any]], reason: str) -> None:
+def tell(out: int, listed: list[dict[str, Any]], reason: str) -> None:
     """Print a JSON object with the slots, or the reason why there are none."""
     first = reason.strip().partition("\n")[0]
-    os.write(out, json.dumps({"slots": found, "reason": first}).encode() + b"\n")
+    os.write(out, json.dumps({"slots": listed, "reason": first}).encode() + b"\n")
 
 
 if __name__ == "__main__":
