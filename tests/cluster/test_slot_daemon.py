@@ -68,6 +68,12 @@ def test_a_tuning_on_slots_of_this_machine_delivers_a_verified_kernel(
     assert np.allclose(ansorpy.load(task.kernel)(a, b), a @ b, rtol=1e-5)
 
 
+def children() -> set[int]:
+    """Return the processes that this one has started."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {int(one) for task in tasks for one in task.read_text().split()}
+
+
 @pytest.mark.slow
 def test_a_driver_without_cores_of_the_kind_races_and_delivers_on_a_slot(tmp_path: Path) -> None:
     """The driver starts no process but the slot."""
@@ -75,13 +81,9 @@ def test_a_driver_without_cores_of_the_kind_races_and_delivers_on_a_slot(tmp_pat
     slots = ProcessSlots([usable_cores()[:1]], "tests.cluster.plain_slot")
     back_end = ClusterBackEnd(slots, target, MeasureSettings())
     request = Request(parse(MM), target, trials=8, fresh=True)
-    started, last = set[int](), None
+    before, started, last = children(), set[int](), None
     for event in run(request, CPU, store, tmp_path, pools=lambda: Pools(back_end)):
-        children = {
-            int(one) for place in Path("/proc/self/task").glob("*/children")
-            for one in place.read_text().split()
-        }  # fmt: skip
-        started |= children - {one.process.pid for one in slots.running.values()}
+        started |= children() - before - {one.process.pid for one in slots.running.values()}
         last = event
     assert isinstance(last, Finished)
     (task,) = last.results

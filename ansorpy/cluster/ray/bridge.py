@@ -2,9 +2,9 @@
 
     python -m ansorpy.cluster.ray.bridge ADDRESS SHARE [MODULE]
 
-SHARE is the JSON object of a `ClusterUser`. Ray ends its driver if the head is away for a minute: the
-bridge ends then, and not the tuning. Messages are frames (`messages.read_frame`) of a line of JSON
-and bytes:
+SHARE is the JSON object of a `ClusterUser`. Ray ends its driver if the head is away for a minute:
+the bridge ends then, and not the tuning. Messages are frames (`messages.read_frame`) of a line of
+JSON and bytes:
 
     to the bridge     {"ask": number, "slot": name, "limit": seconds, "method": name,
                       "trials": number} and a question
