@@ -6,13 +6,17 @@
     python -m benchmarks.cluster shares [--trials 512]
     python -m benchmarks.cluster storm
     python -m benchmarks.cluster flight [--times 5]
+    python -m benchmarks.cluster cores
+    python -m benchmarks.cluster join
 
 `shares` are two tunings of two tenants on two machines, `storm` 1,000 candidates that crash and 100
-that hang, `flight` the best time of searches with four rounds under way against one. All but
-`flight` need the extra ray; `namespaces` and `partition` need root, and make network namespaces
-with a bridge: each is a machine of its own to Ray. But for `storm` and `flight`, slots take a
-measured duration per candidate in place of builds and timings, so that many of them fit on two
-cores (`tests.cluster.formula_slot`). Rows go to results/cluster.json and cluster.md.
+that hang, `flight` the best time of searches with four rounds under way against one, `cores` the
+rate of real trials on one and on two cores, `join` a machine that comes in the middle of a search.
+All but `flight` and `cores` need the extra ray; `namespaces` and `partition` need root, and make
+network namespaces with a bridge: each is a machine of its own to Ray. But for `storm`, `flight` and
+`cores`, slots take a measured duration per candidate in place of builds and timings, so that many
+of them fit on two cores (`tests.cluster.formula_slot`). Rows go to results/cluster.json and
+cluster.md.
 """
 
 import argparse
@@ -25,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -34,18 +38,18 @@ from itertools import pairwise
 from math import exp, log
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any, Final, NamedTuple
 
 from ansorpy.cluster.bridged import BridgedSlots
 from ansorpy.cluster.crew import Crew
-from ansorpy.cluster.place import slots_at
 from ansorpy.cluster.pool import ClusterBackEnd
-from ansorpy.cluster.processes import MAIN
+from ansorpy.cluster.processes import MAIN, ProcessSlots
 from ansorpy.cluster.ray.environment import TOKEN_FILE, ray_environment
 from ansorpy.cluster.share import own_share, share_variables
 from ansorpy.events import Derived, Finished, RoundDone
 from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.timing.settings import MeasureSettings
@@ -73,7 +77,7 @@ class Machines:
     """A head and machines with one slot each, as processes or in network namespaces."""
 
     def __init__(self, way: str, count: int, folder: Path, orders: Mapping[str, Any]) -> None:
-        self._orders = {"sleep": CANDIDATE_S, **orders}
+        self._orders = orders
         spaces = way == "namespaces"
         token = folder / "token"
         token.write_text(secrets.token_hex(24))
@@ -89,13 +93,7 @@ class Machines:
             self.running.append(self._start(inside, *words))
 
     def _start(self, inside: Sequence[str], *words: str) -> "subprocess.Popen[bytes]":
-        told = json.dumps(self._orders)
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "ANSORPY_TEST_SLOT": told}
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [*inside, sys.executable, "-m", "ansorpy", *words], env=env, stdout=log,
-                stderr=log, cwd=ROOT, start_new_session=True,
-            )  # fmt: skip
+        return started(words, self._orders, self._log, inside)
 
     def log(self) -> str:
         """Return the newest lines of the machines."""
@@ -108,6 +106,19 @@ class Machines:
         for one in self.running:
             with suppress(subprocess.TimeoutExpired):
                 one.wait(20)
+
+
+def started(
+    words: Sequence[str], orders: Mapping[str, Any], log: Path, inside: Sequence[str] = ()
+) -> "subprocess.Popen[bytes]":
+    """Start a command of ansorpy, whose slots follow orders."""
+    told = json.dumps({"sleep": CANDIDATE_S, **orders})
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "ANSORPY_TEST_SLOT": told}
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [*inside, sys.executable, "-m", "ansorpy", *words], env=env, stdout=out,
+            stderr=out, cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
 
 
 def free_port() -> int:
@@ -410,32 +421,94 @@ def identity(pools: Pools) -> Pools:
     return pools
 
 
+def real_search(
+    sets: Sequence[Sequence[int]], rounds: int, seed: int, trials: int
+) -> tuple[float, float]:
+    """Return the trials per second of a real search on core sets, and its best time in seconds."""
+    store, target = MemoryStore(), local_target(1)
+    back_end = InFlight(ProcessSlots(sets), target, MeasureSettings())
+    back_end.fixed = rounds
+    request = Request(
+        parse(TEXT), target, trials=trials, fresh=True, first_answer=False, race=False, seed=seed
+    )  # fmt: skip
+    begin_s = end_s = time.monotonic()
+    with tempfile.TemporaryDirectory() as out:
+        pools = Pools(back_end, most=CLUSTER_POOLS)
+        for event in run(request, CPU, store, Path(out), pools=partial(identity, pools)):
+            if isinstance(event, Derived):
+                begin_s = time.monotonic()
+            if isinstance(event, RoundDone):
+                end_s = time.monotonic()
+    best_s = min(cost_of(one.outcome) for one in store.export())
+    return trials / (end_s - begin_s), best_s
+
+
 def in_flight(results: Results, times: int, trials: int) -> None:
-    """Compare the best of real searches with four rounds under way and with one, in turns."""
-    target, text = local_target(1), TEXT
-    best: dict[int, list[float]] = {1: [], 4: []}
-    begin_s = time.monotonic()
+    """Compare the best of real searches with four rounds under way and with one, in turns.
+
+    One core measures, the other one has the driver.
+    """
+    sets = [usable_cores()[-1:]]
+    ratios, begin_s = [], time.monotonic()
     for seed in range(times):
-        for fixed in (1, 4):
-            store = MemoryStore()
-            back_end = InFlight(slots_at("here:1"), target, MeasureSettings())
-            back_end.fixed = fixed
-            request = Request(
-                parse(text), target, trials=trials, fresh=True, first_answer=False, race=False,
-                seed=seed,
-            )  # fmt: skip
-            with tempfile.TemporaryDirectory() as out:
-                pools = Pools(back_end, most=CLUSTER_POOLS)
-                deque(run(request, CPU, store, Path(out), pools=partial(identity, pools)), 0)
-            best[fixed].append(min(cost_of(one.outcome) for one in store.export()))
-            say(f"seed {seed}, {fixed} under way: {best[fixed][-1] * 1e6:.1f} us")
-    ratios = [four / one for one, four in zip(best[1], best[4], strict=True)]
-    row = {"experiment": "flight", "way": "here:1", "count": times, "rate": 0.0}
+        alone, four = (real_search(sets, rounds, seed, trials)[1] for rounds in (1, 4))
+        ratios.append(four / alone)
+        say(f"seed {seed}: best {alone * 1e6:.1f} us, with four rounds {four * 1e6:.1f} us")
+    row = {"experiment": "flight", "way": "one core", "count": times, "rate": 0.0}
     results.add({
         **row, "seconds": time.monotonic() - begin_s, "lost": 0, "twice": 0, "failed": 0,
         "note": f"best at {trials} trials, four rounds under way in place of one: geometric mean"
         f" {exp(mean(map(log, ratios))):.3f} of the time ({min(ratios):.3f} to {max(ratios):.3f})",
     })  # fmt: skip
+
+
+def cores(results: Results, times: int, trials: int) -> None:
+    """Measure the rate of real searches on one and on two slots of one core, in turns.
+
+    The driver has no core of its own.
+    """
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    for seed in range(times):
+        for count in rates:
+            sets = [(core,) for core in usable_cores()[-count:]]
+            rates[count].append(real_search(sets, count, seed, trials)[0])
+            say(f"{count} slots of one core: {rates[count][-1]:.1f} trials/s")
+    ratios = [two / alone for alone, two in zip(*rates.values(), strict=True)]
+    for count, found in rates.items():
+        row = {"experiment": "real rate", "way": "slots of one core", "count": count}
+        rate = median(found)
+        note = f"{median(ratios):.2f} times one slot" if count > 1 else ""
+        results.add({
+            **row, "seconds": trials / rate, "rate": rate, "lost": 0, "twice": 0, "failed": 0,
+            "note": note,
+        })  # fmt: skip
+
+
+def joined(results: Results, times: int, trials: int) -> None:
+    """Start a second machine in the middle of a search; time its first trial."""
+    longest = 0.0
+    for _ in range(times):
+        with tempfile.NamedTemporaryFile("r") as trace, ExitStack() as stack:
+            orders = {"trace": trace.name}
+            head, (slots,) = stack.enter_context(clusters("processes", 1, ["one"], **orders))
+            thread = stack.enter_context(ThreadPoolExecutor(1))
+            searching = thread.submit(search, slots, trials)
+            time.sleep(3.0)
+            begin_s = time.monotonic()
+            words = "slot", "--cluster", head, "--address", "127.0.0.1"
+            machine = started(words, orders, Path(os.devnull))
+            stack.callback(machine.wait)
+            stack.callback(machine.terminate)
+            found = judged(searching.result()[1], trials)
+            first: dict[str, float] = {}
+            for line in trace:
+                slot, trial_s, _ = line.split(" ", 2)
+                first.setdefault(slot, float(trial_s))
+        longest = max(longest, max(first.values()) - begin_s)
+        say(f"first trial {max(first.values()) - begin_s:.1f} s after the start; {found}")
+    row = {"experiment": "join", "way": "processes", "count": times, "rate": 0.0}
+    note = "from the start of `ansorpy slot` to its first trial"
+    results.add({**row, "seconds": longest, **found, "note": note})
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -485,8 +558,9 @@ def main() -> None:
         shared(results, args.trials)
     elif args.experiment == "storm":
         storm(results)
-    elif args.experiment == "flight":
-        in_flight(results, args.times, args.trials)
+    elif args.experiment in ("flight", "cores", "join"):
+        measure = {"flight": in_flight, "cores": cores, "join": joined}[args.experiment]
+        measure(results, args.times, args.trials)
     else:
         for kind in ("slot", "bridge", "node", "head"):
             end = partial(kill, kind)

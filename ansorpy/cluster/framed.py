@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from io import BufferedReader
 from threading import Lock, Thread
@@ -11,6 +12,8 @@ from ansorpy.cluster.messages import read_frame, write_frame
 from ansorpy.errors import WireError
 
 END_S: Final = 3.0  # seconds in which a process ends by itself, and again by SIGTERM
+# `end_with_parent` means the thread that started a process: this one ends with the interpreter.
+_STARTER: Final = ThreadPoolExecutor(1, "starter")
 
 
 class FramedProcess:
@@ -28,10 +31,17 @@ class FramedProcess:
         ended: Callable[[], object],
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-            env=None if environment is None else dict(environment), start_new_session=True,
-        )  # fmt: skip
+        own = None if environment is None else dict(environment)
+        self._process = _STARTER.submit(
+            lambda: subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                env=own,
+                start_new_session=True,
+            )
+        ).result()
         self._take, self._ended, self._lock = take, ended, Lock()
         self.alive = True
         Thread(target=self._read, daemon=True).start()

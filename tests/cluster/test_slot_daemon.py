@@ -3,13 +3,14 @@
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ansorpy
-from ansorpy.cluster.messages import Question, answered, question
+from ansorpy.cluster.messages import Question, SlotFacts, answered, question
 from ansorpy.cluster.pool import ClusterBackEnd
 from ansorpy.cluster.processes import ProcessSlots
 from ansorpy.cluster.slot_daemon import SlotServer
@@ -68,6 +69,25 @@ def test_a_tuning_on_slots_of_this_machine_delivers_a_verified_kernel(
     assert np.allclose(ansorpy.load(task.kernel)(a, b), a @ b, rtol=1e-5)
 
 
+def there() -> tuple[ProcessSlots, list[str]]:
+    """Return the slot of a core and its name, once it is there."""
+    slots = ProcessSlots([usable_cores()[:1]])
+    while not (names := [*slots.present()]):
+        time.sleep(0.02)
+    return slots, names
+
+
+@pytest.mark.slow
+def test_a_slot_outlives_the_thread_that_started_it() -> None:
+    """Rounds are threads, and start slots again."""
+    with ThreadPoolExecutor(1) as thread:
+        slots, names = thread.submit(there).result()
+    time.sleep(0.5)
+    assert [*slots.present()] == names
+    assert isinstance(answered(slots.ask(names[0], question("hello"), 60.0).result(60)), SlotFacts)
+    slots.close()
+
+
 def children() -> set[int]:
     """Return the processes that this one has started."""
     tasks = Path("/proc/self/task").glob("*/children")
@@ -96,10 +116,7 @@ def test_a_driver_without_cores_of_the_kind_races_and_delivers_on_a_slot(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["end", "kill"])
 def test_no_process_of_a_slot_outlives_it(how: str) -> None:
-    slots = ProcessSlots([usable_cores()[:1]])
-    while not (names := [*slots.present()]):
-        time.sleep(0.02)
-    (name,) = names
+    slots, (name,) = there()
     opening = (parse(MM)[0], local_target(1), 0, MeasureSettings())
     answered(slots.ask(name, question("open", 1, *opening), 60.0).result(60))
     answered(slots.ask(name, question("attainable_flop_per_s", 1), 60.0).result(60))
