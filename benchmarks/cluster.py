@@ -317,33 +317,44 @@ def processes(words: str) -> list[tuple[int, str]]:
 
 
 def shared(results: Results, trials: int) -> None:
-    """Let two tenants search at once on two machines; count their trials until one ends."""
-    spawned = ProcessPoolExecutor(2, get_context("spawn"))
-    with tempfile.NamedTemporaryFile("r") as trace, spawned as children:
-        with clusters("processes", 2, [], trace=trace.name) as (head, _):
-            work = [children.submit(tenant_search, head, name, trials) for name in ("a", "b")]
-            begins_s, ends_s = zip(*(one.result() for one in work), strict=True)
-        intervals = sorted(Interval(*map(float, line.split())) for line in trace)
+    """Let two tenants search at once on two machines."""
+    with tempfile.TemporaryDirectory() as folder:
+        count, parts, overlaps, seconds = shares_of(Path(folder) / "trace", trials)
+    note = (
+        f"of {count} trials while both searched the tenant with more of them had {max(parts):.1%}"
+        f" of a slot; {overlaps} trials overlapped another one on their slot"
+    )
+    say(note)
+    row = {"experiment": "shares", "way": "processes", "count": 2, "seconds": seconds}
+    results.add({**row, "rate": count / seconds, "lost": 0, "twice": 0, "failed": 0, "note": note})
+
+
+def shares_of(trace: Path, trials: int) -> tuple[int, list[float], int, float]:
+    """Search for two tenants at once on two machines, and look at the time that both searched.
+
+    Return the number of its trials, the larger tenant's part of each slot, the number of trials
+    that overlapped another one on their slot, and the seconds.
+    """
+    trace.touch()
+    with (
+        ProcessPoolExecutor(2, get_context("spawn")) as children,
+        clusters("processes", 2, [], trace=str(trace)) as (head, _),
+    ):
+        work = [children.submit(tenant_search, head, name, trials) for name in ("a", "b")]
+        begins_s, ends_s = zip(*(one.result() for one in work), strict=True)
+    lines = trace.read_text().splitlines()
+    intervals = sorted(Interval(*map(float, line.split())) for line in lines)
     begin_s, end_s = max(begins_s), min(ends_s)
     overlaps = sum(
-        one.slot == other.slot and other.begin_s < one.end_s
-        for one, other in pairwise(intervals)
-    )  # fmt: skip
+        one.slot == other.slot and other.begin_s < one.end_s for one, other in pairwise(intervals)
+    )
     inside = [one for one in intervals if begin_s <= one.begin_s and one.end_s <= end_s]
     parts = [
         max(Counter(one.daemon for one in inside if one.slot == slot).values())
         / sum(one.slot == slot for one in inside)
         for slot in {one.slot for one in inside}
     ]
-    row = {"experiment": "shares", "way": "processes", "count": 2, "seconds": end_s - begin_s}
-    note = (
-        f"of {len(inside)} trials while both searched the tenant with more of them had"
-        f" {max(parts):.1%} of a slot; {overlaps} of {len(intervals)} trials overlapped another"
-        " one on their slot"
-    )
-    say(note)
-    rate = len(inside) / (end_s - begin_s)
-    results.add({**row, "rate": rate, "lost": 0, "twice": 0, "failed": 0, "note": note})
+    return len(inside), parts, overlaps, end_s - begin_s
 
 
 class Interval(NamedTuple):

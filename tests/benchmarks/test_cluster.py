@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ if find_spec("ray") is None:
     pytest.skip("Ray is not installed: pip install ansorpy[ray]", allow_module_level=True)
 
 from ansorpy.records import Record
-from benchmarks.cluster import KeptSlots, cluster, judged, kill, later, search
+from benchmarks.cluster import KeptSlots, cluster, judged, kill, later, search, shares_of
 
 pytestmark = pytest.mark.night
 RIGHT = {"lost": 0, "twice": 0, "failed": 0}
@@ -36,3 +37,10 @@ def test_no_trial_is_lost_or_made_twice_when_a_process_is_killed(kind: str) -> N
         killing = thread.submit(disturb, slots)
         assert judged(search(slots, 128)[1], 128) == RIGHT
         killing.result()
+
+
+def test_two_tenants_share_each_slot(tmp_path: Path) -> None:
+    trials, parts, overlaps, _ = shares_of(tmp_path / "trace", 256)
+    assert trials > 256
+    assert max(parts) < 0.6
+    assert overlaps == 0

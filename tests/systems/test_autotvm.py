@@ -6,17 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from ansorpy.cluster.crew import Crew
+from ansorpy.cluster.processes import ProcessSlots
+from ansorpy.errors import RunError
 from ansorpy.events import Seeded
 from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.host import local_target
-from ansorpy.records import IMPORTED, MemoryStore, import_jsonl
+from ansorpy.records import IMPORTED, MemoryStore, import_jsonl, target_digest
 from ansorpy.schedule.knobs import split_knob
 from ansorpy.tuner.parts.knob_space import TUNERS
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.rule_sets.sets import find_rules
 from ansorpy.tuner.tune import run
+from tests.cluster.plain_slot import plain_target
 from tests.server.service import MM
-from tests.systems.stage import Stage, left, template_body
+from tests.systems.stage import Stage, template_body
 
 
 @pytest.mark.night
@@ -82,6 +87,18 @@ def test_imported_records_of_a_template_start_the_template(stage: Stage, tmp_pat
     assert (seeded.programs, seeded.reasons) == (2, ())
 
 
-@left("a tracker of devices; workers share a database")
+@pytest.mark.slow
 def test_workers_join_a_tracker_with_a_key_and_a_priority() -> None:
-    """A user's workers join and leave a tracker, each with the key of its device."""
+    """A user's slots join and leave a cluster, each with the key of its kind, which a job names.
+
+    Priorities are in `tests/cluster/test_shared_slot.py`.
+    """
+    slots = ProcessSlots([usable_cores()[:1]], "tests.cluster.plain_slot")
+    plain, own = Crew(slots, plain_target()), Crew(slots, local_target(1), patience_s=0.1)
+    (name,) = plain.wait()
+    with pytest.raises(RunError, match=f"of kind {target_digest(plain_target())}; expected"):
+        own.wait()
+    slots.running[name].process.kill()
+    assert plain.usable() == []
+    assert plain.wait() != [name]
+    slots.close()
