@@ -1,5 +1,6 @@
 """Record store (`ansorpy.records.Store`) of one tenant in a database."""
 
+import itertools
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +8,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Engine, Row, func, select
+from sqlalchemy import ColumnElement, Engine, Row, Select, func, select
 from sqlalchemy.orm import Session
 
 from ansorpy.errors import RecordError
@@ -27,6 +28,7 @@ from ansorpy.server.db.models import RecordRow
 log = logging.getLogger(__name__)
 
 PAGE: Final = 1000
+FEW: Final = 8  # rows of a query whose first row suffices if this version can decode it
 SIMILAR: Final = 256  # keys of one structure that are looked at
 STORED: Final = (RecordRow.body, RecordRow.origin)  # columns that `records_of` needs
 
@@ -64,7 +66,7 @@ class SqlStore:
             .order_by(RecordRow.cost_s, RecordRow.seq)
         )
         with transaction(self.engine) as tx:
-            return next(records_of(tx.execute(query)), None)
+            return next(records_of(paged(tx, query)), None)
 
     def similar(self, structure: str) -> tuple[Record, ...]:
         """Return the fastest complete trial of each key whose Dags have this structure."""
@@ -94,6 +96,15 @@ class SqlStore:
     @property
     def _mine(self) -> ColumnElement[bool]:
         return RecordRow.tenant_id == self.tenant_id
+
+
+def paged(tx: Session, query: Select[*tuple[Any, ...]]) -> Iterator[Row[*tuple[Any, ...]]]:
+    """Yield the rows of a query whose first rows usually suffice, FEW at a time."""
+    for begin in itertools.count(0, FEW):
+        rows = tx.execute(query.limit(FEW).offset(begin)).all()
+        yield from rows
+        if len(rows) < FEW:
+            return
 
 
 def similar_of(tx: Session, structure: str, *conditions: ColumnElement[bool]) -> tuple[Record, ...]:

@@ -430,7 +430,8 @@ def _examples(tx: Session, job_id: str, kind: str) -> tuple[str, ...]:
     query = (
         select(RecordRow.body)
         .where(RecordRow.job_id == job_id, RecordRow.failure == kind)
-        .order_by(RecordRow.seq)
+        # By the round first: for the order of `seq` alone PostgreSQL reads the whole table.
+        .order_by(RecordRow.round, RecordRow.seq)
         .limit(EXAMPLES)
     )
     outcomes = [decode(body).outcome for body in tx.scalars(query)]

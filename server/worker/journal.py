@@ -275,12 +275,19 @@ class JobJournal:
     def _begin(self, tx: Session, row: JobRow, now_s: float) -> tuple[int, int]:
         search = tx.get(SearchRow, row.id)
         if search is None:
-            newest = select(func.max(RecordRow.seq)).where(RecordRow.tenant_id == row.tenant_id)
             search = SearchRow(
-                job_id=row.id, round=0, known_seq=tx.scalar(newest) or 0, body="", updated_s=now_s
+                job_id=row.id, round=0, known_seq=newest_seq(tx), body="", updated_s=now_s
             )
             tx.add(search)
         return search.known_seq, search.round
+
+
+def newest_seq(tx: Session) -> int:
+    """Return the number of the newest record of all tenants, 0 without one.
+
+    PostgreSQL looks for the newest record of one tenant through the records of all others.
+    """
+    return tx.scalar(select(func.max(RecordRow.seq))) or 0
 
 
 def space_counts(event: Derived) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ from sqlalchemy import Engine, insert, update
 from ansorpy.records import MEASURED, RecordStore, encode
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import RecordRow, TenantRow
-from ansorpy.server.db.records import SqlStore
+from ansorpy.server.db.records import FEW, SqlStore
 from ansorpy.server.db.upgrade import local_tenant, open_database
 from tests.test_records import KEY, StoreContract, trial
 
@@ -40,6 +40,15 @@ def test_a_stored_record_that_cannot_be_decoded_is_skipped(
     assert tuple(store.export()) == (trial(1.0),)
     assert store.best(KEY) == trial(1.0)
     assert "skipping a stored record: not a record: times_s" in caplog.text
+
+
+def test_the_best_record_is_found_behind_many_that_cannot_be_decoded(engine: Engine) -> None:
+    store = SqlStore(engine, local_tenant(engine))
+    broken = [trial(0.1 + 0.01 * n) for n in range(2 * FEW + 1)]
+    store.append([*broken, trial(1.0), trial(2.0)], MEASURED)
+    with transaction(engine) as tx:
+        tx.execute(update(RecordRow).where(RecordRow.cost_s < 0.5).values(body="{}"))
+    assert store.best(KEY) == trial(1.0)
 
 
 def test_tenants_do_not_see_each_others_records(engine: Engine) -> None:
