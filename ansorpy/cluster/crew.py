@@ -40,14 +40,15 @@ class Crew:
         self._lock, self._closed = RLock(), False
         self._news: list[str] = []
         self._number = 0  # slots when they were told last
+        self._judged: set[str] = set()  # slots whose facts were looked at
         self._aside: dict[str, str] = {}  # slot -> the reason why it is not used
 
     def usable(self) -> list[str]:
         """Return the slots that may be asked, busy ones too, in the order of their names."""
         present = self._slots.present()
-        for name, one in present.items():
-            reason = self._reason(one)
-            if reason and name not in self._aside:
+        for name in present.keys() - self._judged:
+            self._judged.add(name)
+            if reason := self._reason(present[name]):
                 self.set_aside(name, reason)
         return sorted(name for name in present if name not in self._aside)
 

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from math import isfinite
 from typing import Any, BinaryIO, Final, get_args
@@ -62,7 +63,8 @@ class SlotFacts:
     versions: Mapping[str, str]
 
 
-def own_versions() -> dict[str, str]:
+@cache
+def own_versions() -> Mapping[str, str]:
     """Return the versions that the two ends of a question must share."""
     return {
         "ansorpy": version("ansorpy"),

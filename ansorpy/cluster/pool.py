@@ -28,11 +28,14 @@ ROUNDS: Final = 8  # rounds under way at most: proposals without the outcomes of
 
 
 class ClusterPool:
-    """The pool of one task, as `RacePool`: all slots measure, one of them checks and races."""
+    """The pool of one task, as `RacePool`: all slots measure, one of them checks and races.
 
-    def __init__(self, calls: TaskCalls, settings: MeasureSettings) -> None:
-        self._calls, self._settings = calls, settings
-        self._scale = Scale()
+    Args:
+        scale: of the costs of the task; it outlives a pool that is closed and opened again.
+    """
+
+    def __init__(self, calls: TaskCalls, settings: MeasureSettings, scale: Scale) -> None:
+        self._calls, self._settings, self._scale = calls, settings, scale
         self._turn = Lock()  # rounds of one task are measured one after the other
 
     def measure(
@@ -134,11 +137,14 @@ class ClusterBackEnd:
         self._slots, self._settings = slots, settings
         self.crew = crew or Crew(slots, target)
         self._numbers = count(1)
+        self._scales: dict[tuple[Dag, int], Scale] = {}
 
     def open(self, dag: Dag, target: Target, cold_bytes: int) -> RacePool:
         """Return a pool for a task; slots open theirs with the first question about it."""
         opening = dag, target, cold_bytes, self._settings
-        return ClusterPool(TaskCalls(self.crew, next(self._numbers), opening), self._settings)
+        scale = self._scales.setdefault((dag, cold_bytes), Scale())
+        calls = TaskCalls(self.crew, next(self._numbers), opening)
+        return ClusterPool(calls, self._settings, scale)
 
     def memory(self) -> Memory:
         """Return the limit of one candidate; slots tell nothing of their memory."""

@@ -78,6 +78,26 @@ def test_costs_of_a_slower_slot_are_multiples_of_the_same_kernels(
 
 
 @pytest.mark.slow
+def test_costs_stay_on_one_scale_if_the_pool_of_a_task_is_opened_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (dag,), target = parse(TEXT), local_target(1)
+    plan = naive(dag, target)
+    program = bind(plan, plan.smallest_row, target)
+    with cluster(monkeypatch, {}, {"factor": 2.0}) as back_end:
+        costs = []
+        for turn in range(3):
+            pool = back_end.open(dag, target, 0)
+            if turn == 1:  # the slot that set the scale is busy
+                assert back_end.crew.hold(back_end.crew.usable()[0])
+            (outcome,) = pool.measure([program])
+            pool.close()
+            assert isinstance(outcome, Measured)
+            costs.append(outcome.cost_s)
+    assert costs == pytest.approx([costs[0]] * 3)
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_round")
 @pytest.mark.parametrize("order", [{"crash": 5}, {"hang": 5}])
 def test_a_batch_of_a_lost_slot_goes_to_another_one(
