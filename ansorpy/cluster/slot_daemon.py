@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, BinaryIO, Final
 
 from ansorpy.cluster.messages import (
@@ -53,7 +54,8 @@ class LocalPools:
     def open(
         self, dag: Dag, target: Target, cold_bytes: int, settings: MeasureSettings
     ) -> RacePool:
-        """Return a pool for a task."""
+        """Return a pool for a task; files are in a temporary folder of this machine."""
+        settings = replace(settings, folder=MeasureSettings().folder)
         known = self._back_ends.get((target, settings))
         if known is None:
             known = self._back_ends[target, settings] = LocalBackEnd(target, settings, LocalPool)

@@ -8,6 +8,7 @@
     preflight  {"task", "by", "need_bytes", "free_bytes", "seconds"}: a kernel is right
     too_short  {"asked_s", "least_s", "tasks", "ends", "text", "seconds"}: these seconds count
     no_trials  {"enough_s", "trials", "text", "seconds"}: the seconds allowed no trial
+    slots      {"news", "text", "seconds"}: the slots of a cluster changed, or one is not used
     round      {"task", "round", "trials", "best_s", "failures", "quality", "spent", "seconds",
                 "latency_s"}
     improved   {"task", "best_s", "trials", "seconds"}
@@ -42,8 +43,8 @@ from sqlalchemy.orm import Session
 from ansorpy.server.db.models import JobEventRow, JobRow
 
 Kind = Literal[
-    "state", "derived", "baseline", "preflight", "too_short", "no_trials", "round", "improved",
-    "racing", "kernel", "finished", "divided", "answered", "estimate", "bundle",
+    "state", "derived", "baseline", "preflight", "too_short", "no_trials", "slots", "round",
+    "improved", "racing", "kernel", "finished", "divided", "answered", "estimate", "bundle",
 ]  # fmt: skip
 BATCH: Final = 500  # ids per query; SQLite allows at least 999 parameters
 

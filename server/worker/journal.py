@@ -18,6 +18,7 @@ from ansorpy.events import (
     Preflight,
     Racing,
     RoundDone,
+    SlotNews,
     TaskResult,
     TooShort,
 )
@@ -49,6 +50,7 @@ NOTED: Final[Mapping[type, Kind]] = {  # events that are stored with their field
     Preflight: "preflight",
     TooShort: "too_short",
     NoTrials: "no_trials",
+    SlotNews: "slots",
     Racing: "racing",
     Comparing: "racing",
 }
@@ -137,7 +139,7 @@ class JobJournal:
                 self.deliver(event)
             case BaselineTimed():
                 self.baseline(event)
-            case Preflight() | TooShort() | NoTrials() | Racing():
+            case Preflight() | TooShort() | NoTrials() | SlotNews() | Racing():
                 self._leased.write(lambda tx, row, now_s: note_event(tx, row, event, now_s))
             case Finished():
                 self.finish(event)
@@ -333,12 +335,12 @@ def note_round(
 
 
 def note_event(
-    tx: Session, row: JobRow, event: Preflight | TooShort | NoTrials | Racing | Comparing,
-    now_s: float,
+    tx: Session, row: JobRow,
+    event: Preflight | TooShort | NoTrials | SlotNews | Racing | Comparing, now_s: float,
 ) -> None:  # fmt: skip
     """Store an event of the engine with its fields, `seconds` for the age of the tuning."""
     kind = NOTED[type(event)]
-    text = {"text": str(event)} if isinstance(event, TooShort | NoTrials) else {}
+    text = {"text": str(event)} if isinstance(event, TooShort | NoTrials | SlotNews) else {}
     add_event(tx, row, kind, {**asdict(event), "seconds": row.seconds_done, **text}, now_s)
     touch(row, now_s)
 

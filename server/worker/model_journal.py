@@ -19,6 +19,7 @@ from ansorpy.events import (
     NoTrials,
     Preflight,
     RoundDone,
+    SlotNews,
     TaskDone,
     TooShort,
 )
@@ -140,7 +141,7 @@ class ModelJournal(SqlStore):
             case Derived():
                 facts = space_counts(event)
                 self._leased.write(lambda tx, row, now_s: _know(row, event.task, facts, now_s))
-            case Preflight() | TooShort() | NoTrials() | Comparing():
+            case Preflight() | TooShort() | NoTrials() | SlotNews() | Comparing():
                 self._leased.write(lambda tx, row, now_s: note_event(tx, row, event, now_s))
             case FirstAnswer():
                 self._leased.write(lambda tx, row, now_s: self._answer(tx, row, event, now_s))

@@ -132,7 +132,7 @@ def load_engine(settings: ServiceSettings) -> Tune:
     from ansorpy.measure.timing.settings import MeasureSettings
     from ansorpy.server.worker.model_tuning import tune_model
     from ansorpy.tuner.options.targets import named_gpu
-    from ansorpy.tuner.parts.pools import Pools, shared_pools
+    from ansorpy.tuner.parts.pools import Pools, pools_of
     from ansorpy.tuner.requests.request import Request
     from ansorpy.tuner.rule_sets.sets import find_rules
     from ansorpy.tuner.tune import run
@@ -148,7 +148,7 @@ def load_engine(settings: ServiceSettings) -> Tune:
         measuring = MeasureSettings(folder=str(out.parent), sandbox=settings.sandbox)
 
         def pools(asked: Request) -> Pools:
-            return shared_pools(asked, measuring)
+            return pools_of(asked, measuring)
 
         if isinstance(journal, ModelJournal):
             return tune_model(submission, journal, out, pools, rules_of("cpu", submission))

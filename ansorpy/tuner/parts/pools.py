@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ansorpy.cluster.place import slots_at
+from ansorpy.cluster.place import named_cluster, slots_at
 from ansorpy.cluster.pool import ROUNDS, ClusterBackEnd
 from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.estimates import EstimatePool, emulated
@@ -83,6 +83,27 @@ class Pools:
         self._back_end.close()
 
 
+def pools_of(request: Request, settings: MeasureSettings | None = None) -> Pools:
+    """Return pools on the slots of ANSORPY_CLUSTER, or of processes of this machine.
+
+    Raises:
+        SpecError: the variable has no address, there is no secret, or Ray is not installed.
+    """
+    if measured_elsewhere(request):
+        return cluster_pools(request, named_cluster(), settings)
+    return shared_pools(request, settings)
+
+
+def measured_elsewhere(request: Request) -> bool:
+    """Return whether slots measure a request: one call of a CPU at a time.
+
+    Other requests are measured by processes of this machine.
+    """
+    ours = request.measurer == MEASURERS.default
+    cpu = isinstance(request.target, CpuTarget) and request.copies == 1
+    return ours and cpu and bool(named_cluster())
+
+
 def shared_pools(request: Request, settings: MeasureSettings | None = None) -> Pools:
     """Return pools for the tasks of a request.
 
@@ -107,15 +128,6 @@ def cluster_pools(request: Request, address: str, settings: MeasureSettings | No
     """
     found = ClusterBackEnd(slots_at(address), request.target, settings or MeasureSettings())
     return Pools(found, most=CLUSTER_POOLS)
-
-
-def on_cluster(request: Request) -> bool:
-    """Return whether slots of a cluster can measure a request: one call of a CPU at a time.
-
-    Other requests are measured by processes of this machine.
-    """
-    ours = request.measurer == MEASURERS.default
-    return ours and isinstance(request.target, CpuTarget) and request.copies == 1
 
 
 def pools_over(back_end: BackEnd[MeasurePool], request: Request) -> Pools:

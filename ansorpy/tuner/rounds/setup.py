@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Final
 
-from ansorpy.cluster.place import named_cluster
 from ansorpy.cost.model import CostModel
 from ansorpy.errors import SpecError
 from ansorpy.events import NetworkResult, Started, TaskResult
@@ -26,13 +25,7 @@ from ansorpy.tuner.delivery.deliveries import Deliveries
 from ansorpy.tuner.options.allocation import objective_of
 from ansorpy.tuner.options.networks import Networks, network_results, networks_of, totals
 from ansorpy.tuner.parts.plugged import generator_of, model_of, recorded_parts, strategy_of
-from ansorpy.tuner.parts.pools import (
-    OPEN_POOLS,
-    Pools,
-    cluster_pools,
-    on_cluster,
-    shared_pools,
-)
+from ansorpy.tuner.parts.pools import OPEN_POOLS, Pools, measured_elsewhere, pools_of
 from ansorpy.tuner.parts.spaces import generated_name, space_of
 from ansorpy.tuner.parts.stores import store_of
 from ansorpy.tuner.race.cpu_form import CpuForm
@@ -356,13 +349,11 @@ def local_pools(request: Request) -> Callable[[], Pools]:
     Raises:
         SpecError: the kernel has more threads, or runs in more copies, than this machine has cores.
     """
-    cluster = named_cluster()
-    if cluster and on_cluster(request):
-        return partial(cluster_pools, request, cluster)
-    require_cores(
-        max(request.target.host_threads, request.copies), len(usable_cores()), "this machine"
-    )
-    return partial(shared_pools, request)
+    if not measured_elsewhere(request):
+        require_cores(
+            max(request.target.host_threads, request.copies), len(usable_cores()), "this machine"
+        )
+    return partial(pools_of, request)
 
 
 def writable(folder: Path) -> Path:

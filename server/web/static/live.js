@@ -3,7 +3,7 @@
 import { refresh } from "./refresh.js";
 
 const REFRESH_MS = 1500;
-const KINDS = ["state", "derived", "baseline", "preflight", "too_short", "no_trials", "round", "improved", "racing", "kernel", "finished", "divided", "answered", "estimate", "bundle"];
+const KINDS = ["state", "derived", "baseline", "preflight", "too_short", "no_trials", "slots", "round", "improved", "racing", "kernel", "finished", "divided", "answered", "estimate", "bundle"];
 const TOLD = { queued: "Waits for a worker.", running: "Live.", paused: "Paused." };
 export const ENDED = ["succeeded", "failed", "cancelled"];
 
