@@ -245,7 +245,7 @@ def decorator(node: ast.expr) -> str:
 # Lines of Python at most, by package, without its packages that have a row of their own. A commit
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
-    "ansorpy/artifact": 4_170,
+    "ansorpy/artifact": 4_200,
     "ansorpy/bundle": 2_920,
     "ansorpy/client": 1_300,
     "ansorpy/cluster": 2_690,

@@ -325,17 +325,20 @@ class Bound:
                 self.arrays[tensor.name] = fresh(shape, tensor.dtype)
 
     def _targets(self) -> list[tuple[TensorSpec, Array]]:
-        """Return the arrays for the results; none may overlap an input."""
+        """Return the arrays for the results; none may overlap an input or another one."""
         out = self.out if isinstance(self.out, tuple) else (self.out,)
         if not all(isinstance(each, np.ndarray) for each in out):
             raise TypeError("cannot run because out has other objects; expected NumPy arrays")
         pairs = matched(self.runner.outputs, out, " in out", self.runner.dims, self.sizes)
-        for tensor, array in pairs:
+        for place, (tensor, array) in enumerate(pairs):
             name = f"cannot run because {tensor.name} in out"
             if not array.flags.writeable:
                 raise ValueError(f"{name} is read-only; expected an array to write to")
             if any(np.may_share_memory(array, read) for _, _, read in self.given):
                 raise ValueError(f"{name} overlaps an input; expected memory of its own")
+            for other, earlier in pairs[:place]:
+                if np.may_share_memory(array, earlier):
+                    raise ValueError(f"{name} overlaps {other.name}; expected memory of its own")
         return pairs
 
 
@@ -386,7 +389,7 @@ class Runner:
 
         Raises:
             TypeError: another number of arrays, another dtype, or `out` is no NumPy array.
-            ValueError: another shape; `out` may not be written to, or overlaps an input.
+            ValueError: another shape; `out` may not be written to, or overlaps an input or itself.
         """
         return Bound(self, self.rooms.__dict__, inputs, out)()
 

@@ -15,11 +15,21 @@ from ansorpy.artifact.arrays import importer_of, in_order, to_arrays
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import new_folder, remove
 from ansorpy.artifact.needs import lacking
-from ansorpy.artifact.package import LIBRARY, MANIFEST, Package, read_bytes, repacked, unbox
+from ansorpy.artifact.package import (
+    DIGEST_PREFIX,
+    LIBRARY,
+    MANIFEST,
+    Package,
+    read_bytes,
+    repacked,
+    unbox,
+)
 from ansorpy.errors import PackageError
+from ansorpy.units import duration
 
 NATIVE: Final = "native.py"  # calls the exported library
 DRIVER: Final = "driver.py"  # launches kernels for a GPU
+DIGITS: Final = 12  # hex digits of a digest in the repr of a kernel
 UNPICKLED: Final = 16  # kernels that a process keeps: a worker gets one of them with every call
 
 
@@ -31,7 +41,7 @@ class LoadedKernel:
     many times, is the fastest way. `file` is the imported file: `driver.py` of kernels for a GPU,
     `kernel.py`, or `native.py` for the exported library; unless given, the first of them that is
     there. Kernels for a GPU take arrays of the device as well (see `DeviceRunner.run`).
-    A pickle of a kernel holds its package.
+    A pickle of a kernel holds its package; a copy of a kernel is the kernel itself.
 
     Raises:
         PackageError: the manifest or the library is damaged, or the file cannot be imported here.
@@ -50,6 +60,8 @@ class LoadedKernel:
         self.digest = package.digest
         self._file = file
         self.manifest: Mapping[str, Any] = package.manifest
+        self._tensors = [(tensor["name"], tensor["dtype"]) for tensor in self.manifest["inputs"]]
+        self._names = [name for name, _ in self._tensors]
         module = _imported(package, file)
         self._folder = Path(str(module.__file__)).parent
         self.run: Callable[..., Any] = module.run
@@ -69,15 +81,13 @@ class LoadedKernel:
             TypeError: a missing or unknown input, another dtype, or memory that cannot be read.
             ValueError: another shape; `out` is read-only or overlaps an input.
         """
-        names = [tensor["name"] for tensor in self.manifest["inputs"]]
-        if out is not None and not inputs and "out" in names:
+        if out is not None and not inputs and "out" in self._names:
             out, named = None, {**named, "out": out}
-        given = in_order(self.manifest["name"], names, inputs, named)
+        given = in_order(self.manifest["name"], self._names, inputs, named)
         out = tuple(out) if isinstance(out, list) else out
         if self._on_gpu:
             return self.run(*given, out=out)
-        tensors = [(tensor["name"], tensor["dtype"]) for tensor in self.manifest["inputs"]]
-        result = self.run(*to_arrays(tensors, given), out=out)
+        result = self.run(*to_arrays(self._tensors, given), out=out)
         if out is not None:
             return result
         imported = importer_of(given)
@@ -103,14 +113,26 @@ class LoadedKernel:
         """Pickle the bytes of the package: the kernel may have no file, and needs none."""
         return _unpickled, (repacked(self._folder), self.digest, self._file)
 
+    def __copy__(self) -> "LoadedKernel":
+        """Return the kernel itself: it has no state that a call changes."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "LoadedKernel":
+        """Return the kernel itself, as `copy.copy` does."""
+        return self
+
     def __repr__(self) -> str:
-        tensors = ", ".join(
-            f"{t['name']}: {t['dtype']}[{', '.join(_extents(t))}]" for t in self.manifest["inputs"]
+        given, results = (
+            ", ".join(f"{t['name']}: {t['dtype']}[{', '.join(_extents(t))}]" for t in tensors)
+            for tensors in (self.manifest["inputs"], self.manifest["outputs"])
         )
-        if self._on_gpu and not self.manifest["timed"]:
-            return f"<kernel {self.manifest['name']}({tensors}) for a GPU, not timed>"
-        best_s = self.manifest["latency_s"]["min"]
-        return f"<kernel {self.manifest['name']}({tensors}), {best_s * 1e6:.1f} us>"
+        timed = not self._on_gpu or self.manifest["timed"]
+        facts = (
+            f"{results}{' for a GPU' if self._on_gpu else ''}",
+            duration(self.manifest["latency_s"]["min"]) if timed else "not timed",
+            f"{DIGEST_PREFIX}{self.digest[:DIGITS]}",
+        )
+        return f"<kernel {self.manifest['name']}({given}) -> {', '.join(facts)}>"
 
 
 def _extents(tensor: Mapping[str, Any]) -> list[str]:

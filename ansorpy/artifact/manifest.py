@@ -163,7 +163,12 @@ def _is_scalar(bound: Any) -> bool:
 
 MACHINE: Final[Mapping[str, Any]] = {"target.needs": list[str]}
 TIMED: Final[Mapping[str, Any]] = {"latency_s.min": Number}
-KERNEL: Final[Mapping[str, Any]] = {"name": str, "inputs": list[InputEntry], **TIMED}
+KERNEL: Final[Mapping[str, Any]] = {
+    "name": str,
+    "inputs": list[InputEntry],
+    "outputs": list[TensorEntry],
+    **TIMED,
+}
 LIBRARY: Final[Mapping[str, Any]] = {
     "outputs": list[TensorEntry],
     "dims": NotRequired[list[DimEntry]],

@@ -159,7 +159,10 @@ def test_kernels_run_on_arrays_of_the_host(matmul: Zip, monkeypatch: pytest.Monk
     a, b = inputs()
     np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-5, atol=1e-6)
     assert driver.loaded == [driver.loaded[0]]
-    assert repr(kernel) == ("<kernel mm(A: float32[5, 7], B: float32[7, 6]) for a GPU, not timed>")
+    assert repr(kernel) == (
+        "<kernel mm(A: float32[5, 7], B: float32[7, 6]) -> C: float32[5, 6] for a GPU, not timed,"
+        f" sha256:{kernel.digest[:12]}>"
+    )
     np.testing.assert_allclose(kernel.run(a[::1], 2 * b), a @ (2 * b), rtol=1e-5, atol=1e-6)
     strided = np.repeat(b, 2, axis=1)[:, ::2]
     out = np.zeros((6, 5), np.float32).T

@@ -334,6 +334,17 @@ def test_several_outputs_are_a_tuple(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_arrays_for_several_results_must_not_overlap(tmp_path: Path) -> None:
+    run, both = load(packed(parse(TWO)[0], tmp_path)[0]).run, np.zeros(9, np.float32)
+    a = np.arange(9, dtype=np.float32)
+    with pytest.raises(ValueError, match="D in out overlaps S; expected memory of its own"):
+        run(a, out=(both[4:5].reshape(()), both))
+    total, double = run(a, out=(np.zeros((), np.float32), both))
+    assert double is both
+    assert float(total) == 36.0
+
+
+@pytest.mark.slow
 def test_a_scalar_input_is_an_array_of_rank_0(tmp_path: Path) -> None:
     loaded = load(packed(parse(SCALED)[0], tmp_path)[0])
     assert loaded.selftest() == []

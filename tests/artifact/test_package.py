@@ -1,3 +1,4 @@
+import copy
 import io
 import multiprocessing
 import pickle
@@ -210,6 +211,17 @@ def test_a_pickled_kernel_is_loaded_once_and_only_with_its_digest(kernel: Loaded
     assert found.digest == kernel.digest
     with pytest.raises(PackageError, match=f"pickled kernel {kernel.digest[:12]}: sha256 is"):
         pickle.loads(data.replace(b"return", b"retorn"))
+
+
+def test_a_copy_of_a_kernel_is_the_kernel(kernel: LoadedKernel) -> None:
+    assert copy.copy(kernel) is copy.deepcopy([kernel])[0] is kernel
+
+
+def test_a_kernel_shows_its_arrays_its_time_and_its_digest(kernel: LoadedKernel) -> None:
+    assert repr(kernel) == (
+        "<kernel mm(A: float32[5, 7], B: float32[7, 6]) -> C: float32[5, 6], 1 ms,"
+        f" sha256:{kernel.digest[:12]}>"
+    )
 
 
 @pytest.mark.slow

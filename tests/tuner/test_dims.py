@@ -80,7 +80,7 @@ def test_the_manifest_tells_dims_and_timed_sizes(tuned: tuple[TaskResult, Loaded
     ]
     assert kernel.manifest["inputs"][0]["dims"] == ["M", ""]
     assert "dims" not in kernel.manifest["inputs"][1]
-    assert repr(kernel).startswith("<kernel mm(A: float32[M, 40], B: float32[40, 24]), ")
+    assert repr(kernel).startswith("<kernel mm(A: float32[M, 40], B: float32[40, 24]) -> ")
 
 
 def test_the_delivered_kernel_is_timed_at_single_sizes(
