@@ -5,21 +5,28 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import zip_longest
 from json import dumps
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from ansorpy.artifact import LoadedKernel, load
 from ansorpy.events import Contrast, NetworkResult, Stopped, TaskResult
 from ansorpy.measure.outcome import Estimated
+from ansorpy.plot.card import Card, as_html, history_svg
+from ansorpy.plot.curve import curve_of
+from ansorpy.plot.sized import SizedTrials, sized_trials
+from ansorpy.plot.subject import subject_of
 from ansorpy.records import RecordStore
-from ansorpy.records.rows import Trials, dataframe, trial_rows
+from ansorpy.records.rows import Trials, columns, dataframe, trial_rows
 from ansorpy.size_table import size_table
+from ansorpy.target import Target
 from ansorpy.units import duration
 
 MAX_REASONS = 3  # reasons shown for a task without a kernel
+DRAWN = 6  # tasks of a result whose cards have a drawing
 MAX_TRAITS = 3  # differences of the winner and of the runner-up that are told
 
 
@@ -55,6 +62,7 @@ class Result:
     stopped: Stopped
     networks: tuple[NetworkResult, ...] = ()  # those that the weights name
     records: Trials = field(default_factory=dict, compare=False)
+    target: Target | None = field(default=None, compare=False)  # names of sizes depend on it
 
     @property
     def task(self) -> TaskResult:
@@ -80,13 +88,56 @@ class Result:
         """The trials of all tasks, oldest first, earlier tunings included, a row each."""
         return trial_rows(self.records)
 
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The fastest trial of the only task, a row of `trials`; None if none has a time.
+
+        The delivered kernel may be another one: the race, which times leaders again, decides.
+        """
+        name = self.task.same_as or self.task.name
+        timed = [row for row in self.trials if row["task"] == name and row["best_s"] is not None]
+        return min(timed, key=lambda row: float(row["best_s"]), default=None)
+
     def to_dataframe(self) -> Any:
-        """Return `trials` as a DataFrame of pandas.
+        """Return `trials` as a DataFrame of pandas; `to_columns` needs no pandas.
 
         Raises:
             PackageError: pandas is not installed.
         """
         return dataframe(self.trials)
+
+    def to_columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return `trials` as an array per column: numbers with NaN and texts with "" for None."""
+        return columns(self.trials)
+
+    def sizes(self, task: str | None = None) -> SizedTrials:
+        """Return the sizes of the trials of a task as a matrix, with their times.
+
+        Args:
+            task: its name; the only task unless given.
+
+        Raises:
+            SpecError: there is no such task, or no trial has a time.
+        """
+        return sized_trials(subject_of(self.tasks, self.records, self.target, task))
+
+    def plot(self, kind: str = "history", *, task: str | None = None, ax: Any = None) -> Any:
+        """Draw a picture of a task and return its figure, which a notebook shows.
+
+        Args:
+            kind: "history": the time of every trial, the race, other programs; "roofline":
+                operations per second below the limits of the machine; "importance": the sizes that
+                decide the time; "parallel": sizes of each trial, coloured by its time.
+            task: its name; the only task unless given.
+            ax: axes of matplotlib to draw in; of a new figure unless given.
+
+        Raises:
+            SpecError: there is no such kind or task, or the task lacks the data of the picture.
+            PackageError: matplotlib is not installed.
+        """
+        from ansorpy.plot.draw import plot  # loads the rates and trees of the cost model
+
+        return plot(kind, subject_of(self.tasks, self.records, self.target, task), ax)
 
     @property
     def kernels(self) -> Kernels:
@@ -107,17 +158,22 @@ class Result:
         return explanation(self.tasks)
 
     def _repr_html_(self) -> str:
-        """Return the summary as a table, for notebooks."""
-        rows = [{"task": task.name, **rows_of(task)} for task in self.tasks]
-        # A column that no task fills is left out.
-        heads = [h for h in (rows[0] if rows else ()) if any(row[h] != "-" for row in rows)]
-        top = "".join(f"<th>{head}</th>" for head in heads)
-        body = "".join(f"<tr>{_cells([row[head] for head in heads])}</tr>" for row in rows)
-        calls = "".join(f"<br>{escape(network_line(one))}" for one in self.networks)
-        calls += "".join(f"<br><code>{escape(call)}</code>" for call in self._calls())
-        ended = escape(f"{self.seconds:.1f} s in all (stopped: {self.stopped})")
-        table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{table}<p>{ended}{calls}</p>"
+        """Return the summary as cards, for notebooks: the verdict first."""
+        cards = [self._card(task, n < DRAWN) for n, task in enumerate(self.tasks)]
+        ended = f"{self.seconds:.1f} s in all (stopped: {self.stopped})"
+        return as_html(cards, [*map(network_line, self.networks), ended], self._calls())
+
+    def _card(self, task: TaskResult, drawn: bool) -> Card:
+        told = rows_of(task)
+        verdict = told.pop("verdict")
+        level = "none" if task.verdict is None else task.verdict.level
+        drawing = ""
+        if drawn and not task.same_as:
+            subject = subject_of(self.tasks, self.records, self.target, task.name)
+            raced_s = task.best_s if task.timing == "race" else None
+            drawing = history_svg(curve_of(subject.trials), raced_s, subject.lines_s)
+        rows = {name: text for name, text in told.items() if text != "-"}
+        return Card(task.name, verdict, level, rows, drawing)
 
     def _calls(self) -> list[str]:
         return [f"result.kernels[{dumps(name)}](...)" for name in self.kernels][:1]
@@ -126,10 +182,6 @@ class Result:
 def records_of(tasks: Sequence[TaskResult], store: RecordStore) -> Trials:
     """Return the records of each task; equal tasks have them under the name of the first."""
     return {task.name: store.all(task.key) for task in tasks if not task.same_as}
-
-
-def _cells(texts: Sequence[str]) -> str:
-    return "".join(f"<td>{escape(text)}</td>" for text in texts)
 
 
 def summary(results: Sequence[TaskResult], profile: bool = False) -> str:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ansorpy.artifact.rate import Rate
@@ -115,15 +116,37 @@ def test_naive_loops_that_win_are_told() -> None:
     assert told not in summary([WON, replace(WON, winner="baseline"), LOST])
 
 
-def test_a_notebook_shows_a_table_and_names_are_escaped() -> None:
+def test_a_notebook_shows_cards_and_names_are_escaped() -> None:
     html = Result((WON, LOST), 12.34, "trials")._repr_html_()
-    assert "<td>1 ms, 2000.0 GFLOP/s, 86 % of the arithmetic peak</td>" in html
+    assert html.index("2.00x faster than NumPy") < html.index("1 ms, 2000.0 GFLOP/s, 86 % of the")
     assert "&lt;x&gt;" in html
     assert "<x>" not in html
-    assert "result.kernels[&quot;mm&quot;](...)" in html
-    assert "<th>failures</th>" in html
+    assert "<script" not in html
+    assert "<code>result.kernels[&quot;mm&quot;](...)</code>" in html
+    assert ">failures<" in html
     assert "failures" not in Result((WON,), 12.34, "trials")._repr_html_()
     assert "12.3 s" in Result((), 12.34, "store")._repr_html_()
+
+
+def test_a_card_draws_the_trials_of_a_task_once() -> None:
+    assert on_record()._repr_html_().count("<svg") == 1
+
+
+def test_the_best_trial_is_a_row() -> None:
+    best = replace(on_record(), tasks=(WON,)).best
+    assert best is not None
+    assert (best["trial"], best["best_s"]) == (2, 1e-3)
+    assert Result((WON,), 1.0, "trials").best is None
+
+
+def test_columns_are_arrays() -> None:
+    columns = on_record().to_columns()
+    assert columns["trial"].tolist() == [1, 2]
+    assert columns["best_s"].dtype == np.float64
+    assert np.isnan(columns["best_s"][0])
+    assert columns["failed"].tolist() == ["wrong", ""]
+    assert columns["row"].tolist() == [(0,), (1,)]
+    assert Result((WON,), 1.0, "trials").to_columns()["best_s"].shape == (0,)
 
 
 def test_kernels_show_their_names_without_being_loaded() -> None:

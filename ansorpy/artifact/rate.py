@@ -52,12 +52,12 @@ def rate_of(dag: Dag, race: Race) -> Rate | None:
     if not flop or beyond:
         return None
     share = None
-    if race.peak_flop_per_s and race.flop and _is_float32(dag):
+    if race.peak_flop_per_s and race.flop and is_float32(dag):
         share = min(1.0, race.flop / race.best_s / race.peak_flop_per_s)  # within SLACK
     return Rate(flop / race.best_s, race.flop != flop, share)
 
 
-def _is_float32(dag: Dag) -> bool:
+def is_float32(dag: Dag) -> bool:
     """Return True if every value is float32, so that the peak is measured and no bound."""
     dtypes = {dtype for node in dag.computes for dtype in node.dtypes}
     return dtypes | {node.dtype for node in dag.placeholders} == {"float32"}

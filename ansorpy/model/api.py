@@ -42,7 +42,8 @@ def tuned(
     events = compiled(request, store)
     with told(reporting, progress, on_event) as tell:
         result = follow(events, tell)
-    return replace(result, records=records_of(result.tasks, store))
+    records = records_of(result.tasks, store)
+    return replace(result, records=records, target=request.target)
 
 
 def request_of(

@@ -25,6 +25,8 @@ from ansorpy.model.judge import compared, rivals_of
 from ansorpy.model.mend import answered, mended
 from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks, hosted_nodes, tasks_of
+from ansorpy.plot.card import Card, as_html
+from ansorpy.plot.subject import subject_of
 from ansorpy.records import RecordStore
 from ansorpy.records.rows import Trials, dataframe, trial_rows
 from ansorpy.sketch import derive
@@ -75,6 +77,7 @@ class ModelResult:
     explained_s: Mapping[str, float] = field(default_factory=dict)
     verdict: Judgment | None = None
     records: Trials = field(default_factory=dict, compare=False, repr=False)
+    target: Target | None = field(default=None, compare=False, repr=False)
 
     @property
     def best_s(self) -> float:
@@ -94,6 +97,17 @@ class ModelResult:
         """
         return dataframe(trial_rows(self.records))
 
+    def plot(self, kind: str = "history", *, task: str | None = None, ax: Any = None) -> Any:
+        """Draw a picture of a task and return its figure; the arguments of `Result.plot`.
+
+        Raises:
+            SpecError: there is no such kind or task, or the task lacks the data of the picture.
+            PackageError: matplotlib is not installed.
+        """
+        from ansorpy.plot.draw import plot  # loads the rates and trees of the cost model
+
+        return plot(kind, subject_of(self.tasks, self.records, self.target, task), ax)
+
     @property
     def untuned(self) -> int:
         """The number of tasks with untuned kernels: there was no time for others."""
@@ -101,20 +115,32 @@ class ModelResult:
 
     def __str__(self) -> str:
         """Return four lines for people: verdict, latency, trials, bundle."""
+        lines = [f"  {name:9} {text}" for name, text in self._rows().items()]
+        return "\n".join([f"{self.bundle.stem}: {self._told()}", *lines])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the summary as a card, for notebooks: the verdict first."""
+        level = self.verdict.level if self.verdict else "none"
+        card = Card(self.bundle.stem, self._told(), level, self._rows())
+        return as_html([card], [], [f"ansorpy.load({str(self.bundle)!r})(...)"])
+
+    def _told(self) -> str:
+        return str(self.verdict) if self.verdict else f"verified against {self.reference}"
+
+    def _rows(self) -> dict[str, str]:
         hosted = f", {counted(len(self.hosted), 'node')} by NumPy" if self.hosted else ""
         untuned = f"; {self.untuned} of {counted(len(self.tasks), 'task')} have untuned kernels"
         untuned = untuned if self.untuned else ""
-        told = str(self.verdict) if self.verdict else f"verified against {self.reference}"
         raced = self.verdict is not None and self.verdict.peer is not None
         latency = f"{duration(self.verdict.ours_s)} (race); " if self.verdict and raced else ""
-        rows = {
+        return {
             "latency": f"{latency}kernels alone take {duration(self.model_s)}: "
             f"{counted(self.parts, 'call')} of {counted(len(self.tasks), 'kernel')}{hosted}",
             "trials": f"{self.trials} in {self.seconds:.0f} s (stopped: {self.stopped}){untuned}",
             "bundle": str(self.bundle),
         }
-        lines = [f"  {name:9} {text}" for name, text in rows.items()]
-        return "\n".join([f"{self.bundle.stem}: {told}", *lines])
 
     def explain(self) -> str:
         """Return the reasons: the check, and the tasks that were cut."""

@@ -1,11 +1,18 @@
 """Trials as rows, for tables of other programs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from ansorpy.errors import PackageError
 from ansorpy.measure.outcome import Failed
 from ansorpy.records.record import Record
+
+COLUMNS: Final = (
+    "task", "trial", "best_s", "failed", "message", "rules", "plan", "row", "origin", "created_s",
+)  # fmt: skip
 
 Trials = Mapping[str, tuple[Record, ...]]  # all records of each task, also of earlier tunings
 
@@ -35,6 +42,25 @@ def trial_rows(records: Trials) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Return rows as an array per column: numbers with NaN and texts with "" for None.
+
+    `row`, which has another length in each plan, is an array of tuples.
+    """
+    numbers = {"trial": np.int64, "best_s": np.float64, "created_s": np.float64}
+    tables: dict[str, npt.NDArray[Any]] = {}
+    for name in COLUMNS:
+        values = [row[name] for row in rows]
+        if name in numbers:
+            tables[name] = np.array(values, np.float64).astype(numbers[name])
+        elif name == "row":
+            tables[name] = np.empty(len(rows), object)
+            tables[name][:] = values
+        else:
+            tables[name] = np.array([value or "" for value in values], np.str_)
+    return tables
 
 
 def dataframe(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -41,11 +41,12 @@ def tune_dags(
         SpecError: the request is wrong.
         KeyboardInterrupt: there was one, and there is nothing to return.
     """
-    request = Request.of(options, tuple(dags), target_for(target, options.cores), own=own)
+    machine = target_for(target, options.cores)
+    request = Request.of(options, tuple(dags), machine, own=own)
     kept = store_of(store)
     folder = None if out is None else Path(out)
     events = run(request, rules, kept, folder)
     with told(reporter, progress, on_event) as tell:
         last = follow(events, tell)
     records = records_of(last.results, kept)
-    return Result(last.results, last.seconds, last.stopped, last.networks, records)
+    return Result(last.results, last.seconds, last.stopped, last.networks, records, machine)

@@ -1,0 +1,118 @@
+"""Roofline: operations per second against operations per byte, below the limits of the machine.
+
+The arithmetic limit was measured before the race, with float32; for narrower types it is a bound.
+Limits of caches and memory are estimates: rates of the analytic cost model, which are fitted to few
+processors, at its clock.
+
+Source: Williams, Waterman and Patterson, Roofline, CACM 52, 2009.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, Final
+
+from ansorpy.artifact.rate import is_float32
+from ansorpy.cost.explained import CLOCK_HZ
+from ansorpy.cost.roofline import rates_of
+from ansorpy.errors import SpecError
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.plot.canvas import BEST, GREY, OURS, THEIRS, plain_ticks
+from ansorpy.plot.subject import Subject
+from ansorpy.target import Target
+from ansorpy.te.analysis import flop_count
+from ansorpy.te.dag import Dag
+
+ROOM: Final = 4.0  # factor of the range of intensities beside the kernel and the ridges
+
+
+def draw_roofline(subject: Subject, ax: Any) -> None:
+    """Draw the kernel and the other programs of its race, and the limits.
+
+    Raises:
+        SpecError: the kernel was not raced on a processor, or it has no floating-point operations.
+    """
+    race = next((one.race for one in reversed(subject.records) if one.race is not None), None)
+    target = subject.target
+    if race is None or target is None or target.kind != "cpu" or subject.result.best_s is None:
+        raise SpecError(
+            f"cannot draw a roofline of {subject.name} because no race on a processor is on record;"
+            " expected a tuning with trials, on a processor"
+        )
+    dag = subject.dag
+    flop, moved = flop_count(dag), moved_bytes(dag)
+    if not flop:
+        raise SpecError(
+            f"cannot draw a roofline of {subject.name} because it has no floating-point operations;"
+            " expected a computation that has some"
+        )
+    x, rate = flop / moved, subject.result.rate
+    effective = " (effective)" if rate and rate.effective else ""
+    points = {"this kernel" + effective: subject.result.best_s, **subject.lines_s}
+    limits, peak = memory_limits(target), race.peak_flop_per_s
+    ridges = [peak / one for one in limits.values()] if peak else []  # intensities
+    span = (min([x, *ridges]) / ROOM, max([x, *ridges]) * ROOM)
+    gflops = {name: flop / time_s / 1e9 for name, time_s in points.items()}
+    _limits(ax, span, peak / 1e9, "measured" if is_float32(dag) else "bound", limits)
+    _points(ax, x, gflops)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(*span)
+    most = max(peak / 1e9, *gflops.values())
+    ax.set_ylim(min(gflops.values()) / 2, most * 2)
+    plain_ticks(ax.xaxis)
+    plain_ticks(ax.yaxis)
+    ax.set_xlabel("operations per byte of operands and results (FLOP/B)")
+    ax.set_ylabel("GFLOP/s")
+    ax.set_title(f"{subject.name}: roofline, {target.cores} thread{'s' * (target.cores > 1)}",
+                 fontsize=10)  # fmt: skip
+    ax.grid(visible=True, which="major", alpha=0.25)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+
+
+def moved_bytes(dag: Dag) -> int:
+    """Return the bytes of operands and results, each moved once."""
+    moved = sum(prod(one.shape) * SIZE_BYTES[one.dtype] for one in dag.placeholders)
+    for node in dag.computes:
+        if node.name in dag.outputs:
+            moved += sum(prod(node.shape) * SIZE_BYTES[dtype] for dtype in node.dtypes)
+    return moved
+
+
+def memory_limits(target: Target) -> dict[str, float]:
+    """Return estimates of bytes per second by the place of the data."""
+    rates = rates_of(target)
+    sharing = min(target.cores, rates.memory_cores)
+    return {
+        "L2 cache": CLOCK_HZ * target.cores / rates.l2_byte,
+        "L3 cache": CLOCK_HZ * sharing / rates.l3_byte,
+        "memory": CLOCK_HZ * sharing / rates.memory_byte,
+    }
+
+
+def _limits(
+    ax: Any,
+    span: tuple[float, float],
+    peak: float,
+    source: str,
+    bytes_per_s: Mapping[str, float],
+) -> None:
+    """Draw the arithmetic limit, if it is known, and a slope for each place of the data."""
+    for style, (place, rate) in zip(("-.", "--", ":"), bytes_per_s.items(), strict=True):
+        ends = [x * rate / 1e9 for x in span]
+        xs = list(span)
+        if peak and ends[1] > peak:
+            xs, ends = [span[0], max(span[0], peak * 1e9 / rate)], [min(ends[0], peak), peak]
+        ax.plot(xs, ends, style, color=GREY, linewidth=1.1, zorder=1,
+                label=f"{place} {rate / 1e9:.0f} GB/s (estimate)")  # fmt: skip
+    if peak:
+        ax.axhline(peak, color="black", linewidth=1.1, zorder=1,
+                   label=f"arithmetic {peak:.4g} GFLOP/s ({source})")  # fmt: skip
+
+
+def _points(ax: Any, x: float, gflops: Mapping[str, float]) -> None:
+    markers = ("*", "o", "s", "^", "D", "v", "P", "X", "<", ">", "h")
+    for place, (name, y) in enumerate(gflops.items()):
+        colour = BEST if place == 0 else OURS if name == "untuned" else THEIRS
+        ax.plot([x], [y], markers[place % len(markers)], color=colour, linestyle="none",
+                markersize=14 if place == 0 else 7, markeredgecolor="white", markeredgewidth=0.6,
+                zorder=5 if place == 0 else 4, label=f"{name} {y:.4g} GFLOP/s")  # fmt: skip
