@@ -17,6 +17,7 @@ Timing = Literal["race", "trial", "estimate"]  # the source of a latency
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 ID: Final = re.compile("[0-9a-f]{32}")
 DIGEST: Final = re.compile("[0-9a-f]{64}")
+DIGITS: Final = 12  # hex digits of a digest in a repr
 SHOWN: Final = 3  # names of tasks in the repr of a job
 ENDED: Final = ("succeeded", "failed", "cancelled")
 
@@ -65,6 +66,10 @@ class TaskState:
         """GFLOP per second of the best, None if unknown."""
         return None if self.flop_per_s is None else self.flop_per_s / 1e9
 
+    def __repr__(self) -> str:
+        kernel = "" if self.kernel is None else f", kernel {self.kernel[:DIGITS]}"
+        return f"<task {self.name}: {self.trials} trials{_best(self.best_s)}{kernel}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -108,10 +113,8 @@ class Job:
 
     def __repr__(self) -> str:
         """Return one line; `dataclasses.asdict` tells every field."""
-        names = [task.name for task in self.tasks]
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        best = "" if self.best_s is None else f", best {duration(self.best_s)}"
-        told = f"{', '.join(names[:SHOWN])}{more}: {self.trials} trials{best}"
+        names = _names([task.name for task in self.tasks], len(self.tasks))
+        told = f"{names}: {self.trials} trials{_best(self.best_s)}"
         return f"<job {self.id} {self.state}, {told}>"
 
 
@@ -133,6 +136,21 @@ class JobLine:
     priority: int = 0
     model: str | None = None  # digest of the model that it tunes
 
+    def __repr__(self) -> str:
+        names = _names(self.tasks, self.task_count)
+        trials = f"{self.trials} of {self.trials_asked} trials{_best(self.best_s)}"
+        return f"<job {self.id} {self.state}, {names}: {trials}>"
+
+
+def _names(names: Sequence[str], count: int) -> str:
+    """Return the first names of tasks, and the number of the others."""
+    shown = names[:SHOWN]
+    return ", ".join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")
+
+
+def _best(best_s: float | None) -> str:
+    return "" if best_s is None else f", best {duration(best_s)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -142,6 +160,10 @@ class Event:
     kind: str
     at_s: float
     body: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        task = f" of {self.body['task']}" if "task" in self.body else ""
+        return f"<event {self.number}: {self.kind}{task}>"
 
 
 def job_of(reply: Any) -> Job:

@@ -10,9 +10,11 @@ from ansorpy.client.connection import Connection, ServiceError
 from ansorpy.client.model import value_of
 from ansorpy.errors import PackageError, SpecError
 from ansorpy.te.bindings import bound_as_json
+from ansorpy.units import counted, size
 
 READ_S: Final = 300.0  # time for a reply: the service reads the model first
 DIGITS: Final = 64  # number of hex digits of a digest
+SHOWN_DIGITS: Final = 12  # digits of a digest in a repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ class Model:
     output_count: int = 0
     refusal: str | None = None
 
+    def __repr__(self) -> str:
+        arrays = f"{counted(self.input_count, 'input')}, {counted(self.output_count, 'output')}"
+        refused = "" if self.refusal is None else ", refused without values of its symbolic extents"
+        facts = f"{counted(self.node_count, 'node')}, {arrays}, {size(self.size_bytes)}{refused}"
+        return f"<model {self.sha256[:SHOWN_DIGITS]}: {facts}>"
+
 
 @dataclass(frozen=True, slots=True)
 class ModelLine:
@@ -44,6 +52,11 @@ class ModelLine:
     created_s: float
     node_count: int
     refused: bool = False
+
+    def __repr__(self) -> str:
+        refused = ", refused without values of its symbolic extents" if self.refused else ""
+        facts = f"{counted(self.node_count, 'node')}, {size(self.size_bytes)}{refused}"
+        return f"<model {self.sha256[:SHOWN_DIGITS]}: {facts}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,11 @@ class Simplification:
     error_of_original: float | None = None
     error_of_simplified: float | None = None
     link: str | None = None
+
+    def __repr__(self) -> str:
+        nodes = f"{sum(self.before.values())} to {sum(self.after.values())} nodes"
+        facts = f"{nodes} by {len(self.fired)} passes, error {self.error:.1e}"
+        return f"<simplification {self.sha256[:SHOWN_DIGITS]}: {facts}>"
 
 
 class ModelCalls:

@@ -57,7 +57,8 @@ def model_reporter(
 def graph_reporter(
     begin_s: float, now: Callable[[], float] = time.monotonic
 ) -> Callable[[TextIO], AbstractContextManager[Callable[[ModelEvent], None]]]:
-    """Return a reporter of two lines: the tasks of a graph of torch.compile, and its seconds.
+    """Return a reporter of two lines: the tasks of a graph of torch.compile, then its seconds, the
+    tasks that records answered, and the trials.
 
     Args:
         begin_s: when the compilation began, by the clock `now`.
@@ -65,8 +66,14 @@ def graph_reporter(
 
     @contextmanager
     def reporting(stream: TextIO) -> Iterator[Callable[[ModelEvent], None]]:
+        answers, trials = dict[str, bool](), dict[str, int]()  # by task
+
         def report(event: ModelEvent) -> None:
-            if isinstance(event, Divided):
+            if isinstance(event, FirstAnswer):
+                answers[event.task] = event.from_store
+            elif isinstance(event, RoundDone):
+                trials[event.task] = event.trials
+            elif isinstance(event, Divided):
                 tell(
                     f"compiling a graph of {counted(event.nodes_before, 'node')}:"
                     f" {counted(event.tasks, 'task')} for {counted(event.threads, 'thread')}"
@@ -77,7 +84,9 @@ def graph_reporter(
             stream.flush()
 
         yield report
-        tell(f"compiled the graph in {now() - begin_s:.1f} s")
+        known = f"{sum(answers.values())} of {counted(len(answers), 'task')} from the records"
+        searched = f"{sum(trials.values())} trials" if trials else "no trial"
+        tell(f"compiled the graph in {now() - begin_s:.1f} s: {known}, {searched}")
 
     return reporting
 

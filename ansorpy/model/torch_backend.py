@@ -6,6 +6,7 @@ symbolic extents is compiled for ranges of them, which become dims; if it cannot
 extents of each call.
 """
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ from ansorpy.model.torch_compile import CompileCall, compile_program
 from ansorpy.model.torch_sizes import NO_SIZES, GraphSizes, Numbers, fix_numbers, graph_sizes
 from ansorpy.model.torch_split import divided, refusals, replace_part, values_of
 from ansorpy.te.dims import Dim
+
+log = logging.getLogger(__name__)
 
 Call = Callable[..., Any]
 MAX_SHAPES: Final = 8  # compiled instances of a graph with symbolic extents, as Dynamo's own limit
@@ -308,6 +311,7 @@ class _Frozen:
         with torch._guards.tracing(None), torch.no_grad():
             report = graph_reporter(begin_s)
             self._model = compile_program(program.exported, graph, asked, report)
+        log.info("compiled in %.1f s: %r", time.monotonic() - begin_s, self._model)
 
     def __call__(self, *values: Any) -> Any:
         for n, one in self._frozen.items():

@@ -15,7 +15,18 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from ansorpy.artifact.package import box, unbox
 from ansorpy.bundle.load import load_model
-from ansorpy.client import Client, Job, KernelCache, ServiceError, load
+from ansorpy.client import (
+    Client,
+    Event,
+    Job,
+    KernelCache,
+    Model,
+    ModelLine,
+    ServiceError,
+    Simplification,
+    TaskState,
+    load,
+)
 from ansorpy.client.connection import Address, address_of
 from ansorpy.client.model import ReplyError, event_of, job_of, line_of
 from ansorpy.errors import PackageError, SpecError
@@ -447,6 +458,32 @@ def test_clients_and_jobs_are_shown_in_one_line() -> None:
     assert repr(job_of(told)) == f"<job {'0' * 32} running, a, b, c and 2 more: 8 trials>"
     one = job_of({**told, "tasks": tasks[:1], "best_s": 1.5e-3})
     assert repr(one) == f"<job {'0' * 32} running, a: 8 trials, best 1.5 ms>"
+
+
+def test_parts_of_replies_are_shown_in_one_line() -> None:
+    line = {"id": "0" * 32, "state": "running", "tasks": ["a", "b", "c"], "task_count": 5}
+    told = line_of({**line, "trials": 8, "trials_asked": 64, "best_s": 1.5e-3})
+    assert repr(told) == (
+        f"<job {'0' * 32} running, a, b, c and 2 more: 8 of 64 trials, best 1.5 ms>"
+    )
+    assert repr(TaskState("mm", trials=8)) == "<task mm: 8 trials>"
+    state = TaskState("mm", trials=8, best_s=1.5e-3, kernel="ab" * 32)
+    assert repr(state) == "<task mm: 8 trials, best 1.5 ms, kernel abababababab>"
+    body = {"task": "mm", "failures": {"wrong": 8}}
+    assert repr(Event(7, "round", 1.0, body)) == "<event 7: round of mm>"
+    assert repr(Event(8, "ended", 1.0, {})) == "<event 8: ended>"
+
+
+def test_models_are_shown_in_one_line() -> None:
+    model = Model("ab" * 32, 3 << 20, 0.0, 17, {"Conv": 17}, input_count=1, output_count=2)
+    assert repr(model) == "<model abababababab: 17 nodes, 1 input, 2 outputs, 3 MiB>"
+    refused = ModelLine("ab" * 32, 3 << 20, 0.0, 1, refused=True)
+    assert repr(refused) == (
+        "<model abababababab: 1 node, 3 MiB, refused without values of its symbolic extents>"
+    )
+    fired = [{"pass": "views", "sites": 2}, {"pass": "constants", "sites": 1}]
+    before = Simplification({"Conv": 9, "Add": 3}, {"Conv": 9}, fired, "onnx", 1e-7, "ab" * 32, 1)
+    assert repr(before) == "<simplification abababababab: 12 to 9 nodes by 2 passes, error 1.0e-07>"
 
 
 class Shelf:

@@ -49,12 +49,21 @@ def test_a_plain_stream_gets_a_line_per_step() -> None:
 def test_a_graph_gets_a_line_at_its_start_and_one_at_its_end() -> None:
     stream = io.StringIO()
     with graph_reporter(1.0, now=lambda: 4.5)(stream) as report:
-        for event in (replace(DIVIDED, threads=2), answer("t0_conv"), WRITTEN):
+        known = replace(answer("t1_gemm"), from_store=True)
+        for event in (replace(DIVIDED, threads=2), answer("t0_conv"), known, WRITTEN):
             report(event)
     assert stream.getvalue().splitlines() == [
         "ansorpy: compiling a graph of 9 nodes: 2 tasks for 2 threads",
-        "ansorpy: compiled the graph in 3.5 s",
+        "ansorpy: compiled the graph in 3.5 s: 1 of 2 tasks from the records, no trial",
     ]
+
+
+def test_the_last_line_of_a_graph_counts_its_trials() -> None:
+    stream = io.StringIO()
+    with graph_reporter(1.0, now=lambda: 4.5)(stream) as report:
+        for done in (8, 24):
+            report(RoundDone("t0_conv", 1, done, 1e-3, {}, {}, TimeSpent()))
+    assert stream.getvalue().endswith(" from the records, 24 trials\n")
 
 
 def test_a_graph_that_fails_has_no_line_at_its_end() -> None:

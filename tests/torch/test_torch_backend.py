@@ -1,5 +1,6 @@
 """`torch.compile(model, backend="ansorpy")`: results, fallbacks, strict errors."""
 
+import logging
 import re
 import warnings
 from collections.abc import Iterator
@@ -138,13 +139,17 @@ def test_a_parameter_that_changes_is_not_ignored() -> None:
 
 
 def test_the_compilation_of_a_graph_is_told_in_two_lines(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     module, (x,) = made("perceptron")
-    compiled(module, progress=True)(x)
+    with caplog.at_level(logging.INFO, "ansorpy.model.torch_backend"):
+        compiled(module, progress=True)(x)
+    (line,) = caplog.messages
+    assert re.match(r"compiled in \d+\.\d s: <compiled module \w+\(", line)
     first, last = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"ansorpy: compiling a graph of \d+ nodes: \d tasks for \d threads?", first)
-    assert re.fullmatch(r"ansorpy: compiled the graph in \d+\.\d s", last)
+    known = r"\d of \d tasks from the records, no trial"
+    assert re.fullmatch(rf"ansorpy: compiled the graph in \d+\.\d s: {known}", last)
     torch._dynamo.reset()
     compiled(module)(x)
     assert capsys.readouterr().err == ""  # no terminal
