@@ -247,7 +247,7 @@ def decorator(node: ast.expr) -> str:
 LINES = {
     "ansorpy/artifact": 4_200,
     "ansorpy/bundle": 2_920,
-    "ansorpy/client": 1_300,
+    "ansorpy/client": 1_340,
     "ansorpy/cluster": 2_690,
     "ansorpy/codegen": 12_260,
     "ansorpy/cost": 1_540,
