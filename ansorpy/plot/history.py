@@ -20,8 +20,8 @@ def draw_history(subject: Subject, ax: Any) -> None:
     curve, result = curve_of(subject.trials), subject.result
     if not curve.timed:
         raise SpecError(
-            f"cannot plot the history of {subject.name} because no trial on record has a time;"
-            " expected a tuning with trials"
+            f"cannot plot the history of {subject.name} because {subject.untimed}; expected a"
+            " tuning with trials, of one range of sizes"
         )
     raced_s = result.best_s if result.timing == "race" else None
     best_s = min(curve.times_s) if raced_s is None else min(raced_s, *curve.times_s)

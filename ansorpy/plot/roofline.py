@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, Final
 
+import numpy as np
+
 from ansorpy.artifact.rate import is_float32
 from ansorpy.cost.explained import CLOCK_HZ
 from ansorpy.cost.roofline import rates_of
@@ -21,6 +23,7 @@ from ansorpy.plot.subject import Subject
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
+from ansorpy.te.dims import at_sizes, dims_of, timed_sizes, timed_weights
 
 ROOM: Final = 4.0  # factor of the range of intensities beside the kernel and the ridges
 
@@ -69,8 +72,14 @@ def draw_roofline(subject: Subject, ax: Any) -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
 
 
-def moved_bytes(dag: Dag) -> int:
-    """Return the bytes of operands and results, each moved once."""
+def moved_bytes(dag: Dag) -> float:
+    """Return the bytes of operands and results, each moved once.
+
+    With dims, the weighted mean over the timed sizes, as `flop_count` counts operations.
+    """
+    if dims_of(dag):
+        counts = [moved_bytes(at_sizes(dag, sizes)) for sizes in timed_sizes(dag)]
+        return float(np.average(counts, weights=timed_weights(dag)))
     moved = sum(prod(one.shape) * SIZE_BYTES[one.dtype] for one in dag.placeholders)
     for node in dag.computes:
         if node.name in dag.outputs:

@@ -48,10 +48,10 @@ def sized_trials(subject: Subject) -> SizedTrials:
     """
     timed = [one for one in subject.trials if one.best_s is not None]
     if not timed or subject.target is None:
-        reason = "no trial on record has a time" if not timed else "its machine is not known"
+        reason = "its machine is not known" if timed else subject.untimed
         raise SpecError(
             f"cannot name the sizes of {subject.name} because {reason}; expected the result of"
-            " ansorpy.tune with trials"
+            " ansorpy.tune with trials, of one range of sizes"
         )
     dag, names_of = subject.dag, dict[str, tuple[str, ...]]()
     for text in dict.fromkeys(one.plan for one in timed):

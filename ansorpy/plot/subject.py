@@ -31,6 +31,12 @@ class Subject:
         return tuple(one for one in self.records if one.race is None)
 
     @property
+    def untimed(self) -> str:
+        """The reason why no trial on record has a time."""
+        ranges = ", ".join(self.result.ranges)
+        return f"its trials are those for {ranges}" if ranges else "no trial on record has a time"
+
+    @property
     def dag(self) -> Dag:
         """The computation, from a record that carries it.
 
@@ -65,7 +71,7 @@ def subject_of(
     expected = ", ".join(map(repr, known)) or "a result with tasks"
     if name is None and len(known) != 1:
         raise SpecError(
-            f"cannot choose one of {len(known)} tasks; expected task= one of {expected}"
+            f"cannot choose one of {len(known)} tasks; expected task= with one of {expected}"
         )
     chosen = next(iter(known.values())) if name is None else known.get(name)
     if chosen is None:

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from ansorpy.errors import PackageError, SpecError
+from ansorpy.frontends.tc.text import parse
 from ansorpy.plot import canvas
 from ansorpy.plot.draw import KINDS, plot
 from ansorpy.plot.roofline import memory_limits, moved_bytes
 from ansorpy.plot.subject import subject_of
 from ansorpy.result import Result
 from ansorpy.target import Target
+from ansorpy.te.dims import timed_sizes
 from tests.plot.samples import DAG, PEER, PLAN, RACE, RESULT, TARGET, subject, without_times
 
 
@@ -131,6 +133,20 @@ def test_a_task_is_chosen_by_name() -> None:
     for name, message in ((None, "cannot choose one of 2 tasks; expected"), ("x", "cannot find")):
         with pytest.raises(SpecError, match=f"{message}.* one of 'mm', 'twin'"):
             subject_of((RESULT, twin), records, TARGET, name)
+
+
+@pytest.mark.usefixtures("drawn")
+def test_trials_of_ranges_are_told() -> None:
+    task = without_times(subject())
+    ranged = replace(task, result=replace(task.result, ranges={"N in 1..8": 1e-6}))
+    with pytest.raises(SpecError, match=r"its trials are those for N in 1\.\.8; expected"):
+        plot("history", ranged)
+
+
+def test_bytes_of_a_dim_are_a_mean_over_its_timed_sizes() -> None:
+    (dag,) = parse("def f(float(N in 1..4, 8) A) -> (B) { B(n,i) = A(n,i) * 2 }")
+    counts = [sizes["N"] for sizes in timed_sizes(dag)]
+    assert moved_bytes(dag) == pytest.approx(2 * 4 * 8 * sum(counts) / len(counts))
 
 
 def test_each_operand_and_result_is_moved_once() -> None:
