@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ansorpy.schedule import Schedule as Schedule
     from ansorpy.schedule import create_schedule as create_schedule
     from ansorpy.target import Target as Target
+    from ansorpy.tracing.jit import jit as jit
 
     __version__: str
 
@@ -44,6 +45,7 @@ _HOMES = {
     "Target": "ansorpy.target",
     "compile": "ansorpy.model.torch_compile",
     "create_schedule": "ansorpy.schedule",
+    "jit": "ansorpy.tracing.jit",
     "join_model": "ansorpy.model.join",
     "load": "ansorpy.client",
     "load_native": "ansorpy.artifact",
@@ -63,6 +65,7 @@ __all__ = [
     "Target",
     "compile",
     "create_schedule",
+    "jit",
     "join_model",
     "load",
     "load_native",

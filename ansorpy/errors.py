@@ -6,6 +6,7 @@ AnsorError
       + ShapeError  a document does not match its schema: names the place
       + GraphError  a model cannot be compiled: names the node, its operator, the attribute
           + UnknownValueError  an operator needs a value that is computed at run time
+      + TraceError  a function cannot be traced: names the function, file and line
   + StepError       a transform broke its condition    -> a bug in a rule or a mutation
   + RuleError       a derivation rule raised, or does not end: names the rule and the stage
   + PluginError     a part of another package raised: names the package and the method
@@ -63,6 +64,10 @@ class UnknownValueError(GraphError):
     def __init__(self, message: str, value: str) -> None:
         super().__init__(message)
         self.value = value
+
+
+class TraceError(SpecError):
+    """A function cannot be traced: the message names the operation, function, file and line."""
 
 
 class StepError(AnsorError):

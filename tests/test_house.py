@@ -270,6 +270,7 @@ LINES = {
     "ansorpy/state": 1_725,
     "ansorpy/te": 3_375,
     "ansorpy/topi": 3_865,
+    "ansorpy/tracing": 2_700,
     "ansorpy/tuner": 10_380,
     "ansorpy": 2_790,
     "rules": 1_985,

@@ -15,7 +15,7 @@ from ansorpy.model.entry import tune as tune_function
 
 PUBLIC = [
     "AnsorError", "Client", "JsonlStore", "MemoryStore", "ModelResult", "Result", "Schedule",
-    "SpecError", "Target", "compile", "create_schedule", "join_model", "load", "load_native",
+    "SpecError", "Target", "compile", "create_schedule", "jit", "join_model", "load", "load_native",
     "local_target", "te", "tune",
 ]  # fmt: skip
 

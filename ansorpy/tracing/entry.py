@@ -1,0 +1,162 @@
+"""The entry of a signature: its trace, its answer, and the bundle that calls run."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ansorpy.artifact.arrays import to_numpy
+from ansorpy.errors import AnsorError, RunError
+from ansorpy.graph.graph import Array, Graph
+from ansorpy.model.check_bounds import is_near, least_bound
+from ansorpy.tracing.answers import FIRST, Answer, compiled, folder_of, known, pinned
+from ansorpy.tracing.background import BACKGROUND
+from ansorpy.tracing.options import JitOptions, Mode
+from ansorpy.tracing.trace import OutputPlace, Traced
+from ansorpy.tracing.trees import mapped
+from ansorpy.tracing.work import Work
+
+
+class SignatureEntry:
+    """A signature of a traced function.
+
+    `call` is the loaded bundle; one assignment replaces it between calls. `idle` is set unless a
+    background tuning is under way.
+    """
+
+    def __init__(self, traced: Traced, options: JitOptions) -> None:
+        self.traced, self.options = traced, options
+        self.work = Work.of(traced.meaning, options)
+        self.folder = folder_of(self.work)
+        self.answer: Answer | None = None
+        self.call: Callable[..., Any] | None = None
+        self.idle = threading.Event()
+        self.idle.set()
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
+        """Return the outputs of the bundle."""
+        assert self.call is not None
+        made = self.call(*(to_numpy(a, n) for n, a in zip(self.traced.inputs, arrays, strict=True)))
+        return made if isinstance(made, tuple) else (made,)
+
+    def answered(self) -> Answer:
+        """Return the answer, the first one if there is none."""
+        if self.answer is None:
+            self.answer_for(Mode("first"))
+        assert self.answer is not None
+        return self.answer
+
+    def answer_for(self, mode: Mode) -> None:
+        """Open the answer of the folder, or make one; start the tuning of a mode.
+
+        Raises:
+            PackageError: the pinned digest has no bundle.
+            SpecError: there is no kernel for an operator.
+            RunError: no verified kernel.
+        """
+        if self.options.config is not None:
+            self._use(pinned(self.work, self.options.config))
+            return
+        found = known(self.folder)
+        if found is not None:
+            try:
+                self._use(found)
+            except AnsorError:  # damaged: it is made again
+                found = None
+        if mode.kind == "now" and (found is None or found.state == FIRST):
+            self.tune(self.options.trials, mode.seconds, False)
+            return
+        if found is None:
+            found = compiled(self.work, self.folder, 0, None)
+            self._use(found)
+        if mode.kind == "background" and found.state == FIRST and self.options.trials:
+            self.idle.clear()
+            self.work.write(self.folder)
+            BACKGROUND.add(self.folder, self.options.trials, self._swap)
+
+    def tune(self, trials: int, seconds: float | None, progress: bool | None) -> None:
+        """Tune now, and use the result."""
+        self._use(compiled(self.work, self.folder, trials, seconds, progress))
+
+    def verify(self, expected: Any, arrays: Sequence[Array]) -> None:
+        """Compare the outputs for arrays with the result of the function itself.
+
+        Raises:
+            RunError: they differ by more than rounding explains.
+        """
+        made, wanted = self.run(arrays), self._outputs(expected)
+        graph = self.traced.meaning
+        share = least_bound(graph) if isinstance(graph, Graph) else 0.0
+        for number, (one, right) in enumerate(zip(made, wanted, strict=True)):
+            because = _difference(one, right, share)
+            if because:
+                self.call = None
+                raise RunError(
+                    f"cannot use the kernels of {self.traced.name} because output {number}"
+                    f" {because}; expected the values of NumPy, or verify=False"
+                )
+
+    def row(self) -> dict[str, Any]:
+        """Return the facts of the signature for `status`."""
+        meaning, answer = self.traced.meaning, self.answer
+        arrays = (
+            [
+                f"{n}: {meaning.values[n].dtype}{list(meaning.values[n].shape)}"
+                for n in meaning.inputs
+            ]
+            if isinstance(meaning, Graph)
+            else [f"{one.name}: {one.dtype}{list(one.shape)}" for one in meaning.placeholders]
+        )
+        state = "traced" if answer is None else answer.state
+        return {
+            "arrays": ", ".join(arrays),
+            "state": state if self.idle.is_set() else f"{state}, tuning",
+            "trials": 0 if answer is None else answer.trials,
+            "gain": 1.0 if answer is None else answer.gain,
+            "digest": "" if answer is None else answer.digest,
+        }
+
+    def __str__(self) -> str:
+        row = self.row()
+        return f"{row['state']} for {row['arrays']}"
+
+    def _use(self, answer: Answer) -> None:
+        self.call, self.answer = answer.open(), answer
+
+    def _swap(self, answer: Answer | None) -> None:
+        """Use a verified and faster bundle from the next call on."""
+        try:
+            if answer is not None:
+                self._use(answer)
+        except AnsorError:  # damaged: the first answer stays
+            pass
+        finally:
+            self.idle.set()
+
+    def _outputs(self, expected: Any) -> list[Any]:
+        """Return the arrays of a result of the function in the order of the outputs."""
+        found: dict[str, Any] = {}
+        mapped(expected, "", lambda value, place: found.update({place: value}))
+        outputs: list[Any] = []
+
+        def leaf(value: Any, place: str) -> None:
+            if isinstance(value, OutputPlace):
+                outputs.append(found.get(place))
+
+        mapped(self.traced.result, "", leaf)
+        return outputs
+
+
+def _difference(output: Array, wanted: Any, share: float) -> str:
+    """Return how an output is wrong, "" if it is not."""
+    right = np.asarray(wanted)
+    if (output.shape, output.dtype) != (right.shape, right.dtype):
+        return f"is {output.dtype}{list(output.shape)}, not {right.dtype}{list(right.shape)}"
+    finite = np.abs(right[np.isfinite(right)].astype(np.float64))
+    bound = np.asarray(share * finite.max() if finite.size and right.dtype.kind == "f" else 0.0)
+    wrong = ~is_near(output, right, bound, right.dtype.name)
+    if not wrong.any():
+        return ""
+    at = tuple(int(n) for n in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    return f"is {output[at]:.7g} at {list(at)}, not {right[at]:.7g}"
