@@ -15,7 +15,7 @@ from ansorpy.bundle.format import is_bundle
 from ansorpy.bundle.load import load_model
 from ansorpy.errors import PackageError
 from ansorpy.folders import data_dir
-from ansorpy.tracing.work import Work
+from ansorpy.tracing.work import TracedWork
 
 INDEX: Final = "answer.json"
 FIRST: Final = "first answer"
@@ -23,7 +23,7 @@ TUNED: Final = "tuned"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KeptAnswer:
     """A verified bundle of a work.
 
     Args:
@@ -54,26 +54,26 @@ class Answer:
         return load_package(read_bytes(self.path), self.path.name)
 
 
-def folder_of(work: Work) -> Path:
+def folder_of(work: TracedWork) -> Path:
     """Return the folder of the answers of a work, which need not exist."""
     return data_dir() / "jit" / work.digest
 
 
-def known(folder: Path) -> Answer | None:
+def known(folder: Path) -> KeptAnswer | None:
     """Return the answer that a folder names; None if there is none, or its file is gone."""
     try:
         facts = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        found = Answer(folder / facts.pop("path"), **facts)
+        found = KeptAnswer(folder / facts.pop("path"), **facts)
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return found if found.path.exists() else None
 
 
-def kept(folder: Path, bundle: Path, state: str, trials: int, gain: float = 1.0) -> Answer:
+def kept(folder: Path, bundle: Path, state: str, trials: int, gain: float = 1.0) -> KeptAnswer:
     """Move a new bundle to a folder, and let the folder name it; return the answer."""
     with bundle.open("rb") as file:
         digest = file_digest(file, "sha256").hexdigest()
-    answer = Answer(folder / f"{digest}.zip", state, trials, gain)
+    answer = KeptAnswer(folder / f"{digest}.zip", state, trials, gain)
     bundle.replace(answer.path)
     facts = {**asdict(answer), "path": answer.path.name}
     new = folder / f"{INDEX}.{os.getpid()}"
@@ -83,16 +83,20 @@ def kept(folder: Path, bundle: Path, state: str, trials: int, gain: float = 1.0)
 
 
 def compiled(
-    work: Work, folder: Path, trials: int, seconds: float | None, progress: bool | None = False
-) -> Answer:
-    """Compile a work and keep the answer; `Work.compile` tells the errors."""
+    work: TracedWork,
+    folder: Path,
+    trials: int,
+    seconds: float | None,
+    progress: bool | None = False,
+) -> KeptAnswer:
+    """Compile a work and keep the answer; `TracedWork.compile` tells the errors."""
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder, prefix="new-") as place:
         made = work.compile(Path(place), trials, seconds, progress)
         return kept(folder, made, TUNED if trials else FIRST, trials)
 
 
-def pinned(work: Work, digest: str) -> Answer:
+def pinned(work: TracedWork, digest: str) -> KeptAnswer:
     """Return the answer of a digest.
 
     Raises:
@@ -112,4 +116,4 @@ def pinned(work: Work, digest: str) -> Answer:
             f"cannot use config={digest[:80]!r} because its bytes have digest {found[:16]}...;"
             " expected the bundle as it was written"
         )
-    return Answer(path, TUNED, 0)
+    return KeptAnswer(path, TUNED, 0)

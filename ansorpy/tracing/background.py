@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 import ansorpy
-from ansorpy.tracing.answers import Answer, known
+from ansorpy.tracing.answers import KeptAnswer, known
 
 LOG: Final = "tuning.log"  # errors of the last child
 
-Then = Callable[[Answer | None], None]  # None: the child ended without an answer
+Then = Callable[[KeptAnswer | None], None]  # None: the child ended without an answer
 
 
 class Background:
@@ -31,6 +31,7 @@ class Background:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
         atexit.register(self.stop)
 
     def add(self, folder: Path, trials: int, then: Then) -> None:
@@ -46,7 +47,7 @@ class Background:
     def stop(self) -> None:
         """End the child that runs."""
         child = self._child
-        if child is not None:
+        if child is not None and os.getpid() == self._pid:  # not in a fork
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.parent import end_with_parent
-from ansorpy.tracing.answers import TUNED, Answer, kept, known
-from ansorpy.tracing.work import Work
+from ansorpy.tracing.answers import TUNED, KeptAnswer, kept, known
+from ansorpy.tracing.work import TracedWork
 
 NICENESS: Final = 19  # the lowest priority: calls of the user come first
 ROUNDS: Final = 20  # turns of each bundle in the race
@@ -53,14 +53,14 @@ def _inputs(loaded: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-def tune(folder: Path, trials: int) -> Answer:
+def tune(folder: Path, trials: int) -> KeptAnswer:
     """Tune the work of a folder, and keep the faster of its first answer and the new bundle."""
-    work, before = Work.read(folder), known(folder)
+    work, before = TracedWork.read(folder), known(folder)
     with TemporaryDirectory(dir=folder, prefix="new-") as place:
         made = work.compile(Path(place), trials, None)
         if before is None:
             return kept(folder, made, TUNED, trials)
-        gain = race(before.open(), Answer(made, TUNED, trials).open())
+        gain = race(before.open(), KeptAnswer(made, TUNED, trials).open())
         if gain >= LEAST_GAIN:
             return kept(folder, made, TUNED, trials, gain)
         copy = Path(place) / "same.zip"

@@ -10,12 +10,12 @@ from ansorpy.artifact.arrays import to_numpy
 from ansorpy.errors import AnsorError, RunError
 from ansorpy.graph.graph import Array, Graph
 from ansorpy.model.check_bounds import is_near, least_bound
-from ansorpy.tracing.answers import FIRST, Answer, compiled, folder_of, known, pinned
+from ansorpy.tracing.answers import FIRST, KeptAnswer, compiled, folder_of, known, pinned
 from ansorpy.tracing.background import BACKGROUND
 from ansorpy.tracing.options import JitOptions, Mode
 from ansorpy.tracing.trace import OutputPlace, Traced
 from ansorpy.tracing.trees import mapped
-from ansorpy.tracing.work import Work
+from ansorpy.tracing.work import TracedWork
 
 
 class SignatureEntry:
@@ -27,9 +27,9 @@ class SignatureEntry:
 
     def __init__(self, traced: Traced, options: JitOptions) -> None:
         self.traced, self.options = traced, options
-        self.work = Work.of(traced.meaning, options)
+        self.work = TracedWork.of(traced.meaning, options)
         self.folder = folder_of(self.work)
-        self.answer: Answer | None = None
+        self.answer: KeptAnswer | None = None
         self.call: Callable[..., Any] | None = None
         self.idle = threading.Event()
         self.idle.set()
@@ -40,7 +40,7 @@ class SignatureEntry:
         made = self.call(*(to_numpy(a, n) for n, a in zip(self.traced.inputs, arrays, strict=True)))
         return made if isinstance(made, tuple) else (made,)
 
-    def answered(self) -> Answer:
+    def answered(self) -> KeptAnswer:
         """Return the answer, the first one if there is none."""
         if self.answer is None:
             self.answer_for(Mode("first"))
@@ -121,10 +121,10 @@ class SignatureEntry:
         row = self.row()
         return f"{row['state']} for {row['arrays']}"
 
-    def _use(self, answer: Answer) -> None:
+    def _use(self, answer: KeptAnswer) -> None:
         self.call, self.answer = answer.open(), answer
 
-    def _swap(self, answer: Answer | None) -> None:
+    def _swap(self, answer: KeptAnswer | None) -> None:
         """Use a verified and faster bundle from the next call on."""
         try:
             if answer is not None:

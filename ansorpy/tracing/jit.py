@@ -145,9 +145,7 @@ class Jitted:
     def _key(self, arguments: Mapping[str, Any]) -> Hashable:
         """Return the signature; constants of the user that were replaced end all signatures."""
         reads = self._reads()
-        if len(reads) != len(self._captured) or any(
-            one is not other for one, other in zip(reads, self._captured, strict=True)
-        ):
+        if not all(map(_is_same, reads, self._captured)):
             with self._lock:
                 self._captured, self._entries = reads, {}
         try:
@@ -222,6 +220,13 @@ def _positional(signature: inspect.Signature, name: str) -> tuple[str, ...]:
                 " names, and a tuple, list or dict of arrays for several"
             )
     return tuple(signature.parameters)
+
+
+def _is_same(value: Any, before: Any) -> bool:
+    """Return True for one object, and for equal numbers and texts."""
+    return value is before or (
+        type(value) is type(before) and isinstance(value, int | float | str) and value == before
+    )
 
 
 def _names_in(function: Callable[..., Any]) -> tuple[str, ...]:

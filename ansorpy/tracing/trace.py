@@ -131,7 +131,7 @@ def trace(function: Callable[..., Any], name: str, arguments: Mapping[str, Any])
     result = mapped(returned, "", output)
     if not count:
         raise TraceError(
-            f"cannot trace {name} because its result is a {type(returned).__name__} that depends"
+            f"cannot trace {name} because its result, of type {type(returned).__name__}, depends"
             " on no argument; expected arrays computed from arguments"
         )
     graph = rec.builder.graph()

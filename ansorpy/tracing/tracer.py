@@ -143,7 +143,7 @@ class Tracer(NDArrayOperatorsMixin):
         try:
             signature(rule).bind(self.recorder, *args, **keywords)
         except TypeError as error:
-            self._refuse(name, f"its rule has {error}", "arguments of the list in docs/jit.md")
+            self._refuse(name, f"of its arguments: {error}", "arguments of the list in docs/jit.md")
         return self._recorded(name, lambda *a, **k: rule(self.recorder, *a, **k), args, keywords)
 
     def _recorded(self, name: str, rule: Rule, args: Any, keywords: Any) -> Any:

@@ -45,7 +45,7 @@ def key_of(value: Any, name: str, function: str) -> Hashable:
     if type(value) is dict:
         return dict, tuple((k, key_of(one, f"{name}.{k}", function)) for k, one in value.items())
     raise TraceError(
-        f"cannot trace {function} because argument {name} is a {type(value).__name__};"
+        f"cannot trace {function} because argument {name} is of type {type(value).__name__};"
         f" expected {EXPECTED}"
     )
 

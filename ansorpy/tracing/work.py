@@ -29,7 +29,7 @@ WEIGHTS: Final = "work.npz"
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TracedWork:
     """A graph or a Dag, and the options of its kernels.
 
     Args:
@@ -43,7 +43,7 @@ class Work:
     store: str | None = None
 
     @classmethod
-    def of(cls, meaning: Graph | Dag, options: JitOptions) -> "Work":
+    def of(cls, meaning: Graph | Dag, options: JitOptions) -> "TracedWork":
         """Return the work of a traced signature."""
         return cls(meaning, options.threads, options.allow, options.without, options.store)
 
@@ -95,7 +95,7 @@ class Work:
         (folder / DOCUMENT).write_text(self._document(), encoding="utf-8")
 
     @classmethod
-    def read(cls, folder: Path) -> "Work":
+    def read(cls, folder: Path) -> "TracedWork":
         """Return the work that `write` wrote."""
         facts = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
         with np.load(folder / WEIGHTS, allow_pickle=False) as file:
