@@ -7,13 +7,13 @@ import numpy as np
 from ansorpy.tracing import indexing as _indexing  # noqa: F401  it fills the table of rules
 from ansorpy.tracing.moves import reshaped
 from ansorpy.tracing.places import Unsupported
-from ansorpy.tracing.recorder import Operand, Recorder, common_dtype
+from ansorpy.tracing.recorder import Operand, TraceRecorder, common_dtype
 from ansorpy.tracing.tracer import UFUNCS, Tracer, rule_of
 from ansorpy.tracing.ufuncs import apply
 
 
 @rule_of(np.where)
-def _where(rec: Recorder, condition: Operand, x: Operand = None, y: Operand = None) -> Tracer:
+def _where(rec: TraceRecorder, condition: Operand, x: Operand = None, y: Operand = None) -> Tracer:
     if x is None or y is None:
         raise Unsupported("the shape of the result depends on data", "np.where of three operands")
     kind = common_dtype(x, y)
@@ -23,7 +23,7 @@ def _where(rec: Recorder, condition: Operand, x: Operand = None, y: Operand = No
 
 @rule_of(np.clip, method="clip")
 def _clip(
-    rec: Recorder, x: Tracer, a_min: Operand = None, a_max: Operand = None,
+    rec: TraceRecorder, x: Tracer, a_min: Operand = None, a_max: Operand = None,
     *, min: Operand = None, max: Operand = None,
 ) -> Tracer:  # fmt: skip
     low, high = (a_min if min is None else min), (a_max if max is None else max)
@@ -38,7 +38,7 @@ UFUNCS["clip"] = lambda rec, ufunc, *operands, **keywords: _clip(rec, *operands,
 
 
 @rule_of(np.round, np.around, method="round")
-def _round(rec: Recorder, x: Tracer, decimals: int = 0) -> Tracer:
+def _round(rec: TraceRecorder, x: Tracer, decimals: int = 0) -> Tracer:
     if x.dtype.kind != "f":
         if decimals < 0:
             raise Unsupported("decimals of an integer are negative", "0")
@@ -52,7 +52,7 @@ def _round(rec: Recorder, x: Tracer, decimals: int = 0) -> Tracer:
 
 
 @rule_of(np.nan_to_num)
-def _nan_to_num(rec: Recorder, x: Tracer, copy: bool = True, nan: float = 0.0) -> Tracer:
+def _nan_to_num(rec: TraceRecorder, x: Tracer, copy: bool = True, nan: float = 0.0) -> Tracer:
     if x.dtype.kind != "f":
         return x
     limits = np.finfo(x.dtype)
@@ -60,14 +60,14 @@ def _nan_to_num(rec: Recorder, x: Tracer, copy: bool = True, nan: float = 0.0) -
     return _clip(rec, number, limits.min, limits.max)
 
 
-def _pair(rec: Recorder, a: Operand, b: Operand) -> tuple[Tracer, Tracer]:
+def _pair(rec: TraceRecorder, a: Operand, b: Operand) -> tuple[Tracer, Tracer]:
     given = [one if isinstance(one, Tracer) else np.asarray(one) for one in (a, b)]
     kind = common_dtype(*given)
     return rec.operand(a, kind), rec.operand(b, kind)
 
 
 @rule_of(np.dot, method="dot")
-def _dot(rec: Recorder, a: Operand, b: Operand) -> Tracer:
+def _dot(rec: TraceRecorder, a: Operand, b: Operand) -> Tracer:
     x, y = _pair(rec, a, b)
     if not x.ndim or not y.ndim:
         return apply(rec, "multiply", x, y)
@@ -77,18 +77,18 @@ def _dot(rec: Recorder, a: Operand, b: Operand) -> Tracer:
 
 
 @rule_of(np.inner)
-def _inner(rec: Recorder, a: Operand, b: Operand) -> Tracer:
+def _inner(rec: TraceRecorder, a: Operand, b: Operand) -> Tracer:
     return _tensordot(rec, a, b, ([-1], [-1]))
 
 
 @rule_of(np.outer)
-def _outer(rec: Recorder, a: Operand, b: Operand) -> Tracer:
+def _outer(rec: TraceRecorder, a: Operand, b: Operand) -> Tracer:
     x, y = _pair(rec, a, b)
     return apply(rec, "multiply", reshaped(rec, x, (-1, 1)), reshaped(rec, y, (1, -1)))
 
 
 @rule_of(np.tensordot)
-def _tensordot(rec: Recorder, a: Operand, b: Operand, axes: Any = 2) -> Tracer:
+def _tensordot(rec: TraceRecorder, a: Operand, b: Operand, axes: Any = 2) -> Tracer:
     x, y = _pair(rec, a, b)
     if isinstance(axes, int):
         axes = (range(x.ndim - axes, x.ndim), range(axes))
@@ -107,7 +107,7 @@ def _tensordot(rec: Recorder, a: Operand, b: Operand, axes: Any = 2) -> Tracer:
 
 
 @rule_of(np.einsum)
-def _einsum(rec: Recorder, equation: Any, *operands: Operand, optimize: Any = False) -> Tracer:
+def _einsum(rec: TraceRecorder, equation: Any, *operands: Operand, optimize: Any = False) -> Tracer:
     if not isinstance(equation, str):
         raise Unsupported("the equation is no text", "a text, as in 'ij,jk->ik'")
     kind = common_dtype(*(v if isinstance(v, Tracer) else np.asarray(v) for v in operands))
@@ -115,5 +115,5 @@ def _einsum(rec: Recorder, equation: Any, *operands: Operand, optimize: Any = Fa
 
 
 @rule_of(np.linalg.matmul)
-def _matmul(rec: Recorder, x1: Operand, x2: Operand) -> Tracer:
+def _matmul(rec: TraceRecorder, x1: Operand, x2: Operand) -> Tracer:
     return apply(rec, "matmul", x1, x2)

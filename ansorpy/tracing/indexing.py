@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ansorpy.tracing.places import Unsupported
-from ansorpy.tracing.recorder import Operand, Recorder
+from ansorpy.tracing.recorder import Operand, TraceRecorder
 from ansorpy.tracing.tracer import Tracer, rule_of
 from ansorpy.tracing.ufuncs import apply
 
@@ -14,7 +14,7 @@ EXPECTED = "numbers, slices, np.newaxis, `...` and at most one array of integers
 
 
 @rule_of(Tracer.__getitem__)
-def _index(rec: Recorder, x: Tracer, key: Any) -> Tracer:
+def _index(rec: TraceRecorder, x: Tracer, key: Any) -> Tracer:
     given = _full(x, key if isinstance(key, tuple) else (key,))
     arrays = [n for n, one in enumerate(given) if isinstance(one, np.ndarray | list | Tracer)]
     if not arrays:
@@ -27,7 +27,7 @@ def _index(rec: Recorder, x: Tracer, key: Any) -> Tracer:
     return _take(rec, found, given[at], axis)
 
 
-def part(rec: Recorder, x: Tracer, key: Sequence[Any]) -> Tracer:
+def part(rec: TraceRecorder, x: Tracer, key: Sequence[Any]) -> Tracer:
     """Return a part by numbers, slices and np.newaxis."""
     begins, ends, steps, shape, axis = [], [], [], [], 0
     full = _full(x, tuple(key))
@@ -85,7 +85,7 @@ def _full(x: Tracer, key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @rule_of(np.take, method="take")
-def _take(rec: Recorder, x: Operand, indices: Operand, axis: int | None = None) -> Tracer:
+def _take(rec: TraceRecorder, x: Operand, indices: Operand, axis: int | None = None) -> Tracer:
     tensor, places = rec.operand(x), rec.operand(indices)
     if places.dtype.kind not in "iu":
         raise Unsupported(f"indices are {places.dtype.name}", "integers")
@@ -96,7 +96,7 @@ def _take(rec: Recorder, x: Operand, indices: Operand, axis: int | None = None) 
 
 
 @rule_of(np.take_along_axis)
-def _take_along_axis(rec: Recorder, x: Operand, indices: Operand, axis: int = -1) -> Tracer:
+def _take_along_axis(rec: TraceRecorder, x: Operand, indices: Operand, axis: int = -1) -> Tracer:
     tensor, places = rec.operand(x), rec.operand(indices)
     axis = np.lib.array_utils.normalize_axis_index(axis, tensor.ndim)
     wide = [e if n != axis else 1 for n, e in enumerate(tensor.shape)]
@@ -107,7 +107,7 @@ def _take_along_axis(rec: Recorder, x: Operand, indices: Operand, axis: int = -1
     return rec.emit("GatherElements", tensor, counted, axis=axis)
 
 
-def _from_begin(rec: Recorder, places: Tracer, extent: int) -> Tracer:
+def _from_begin(rec: TraceRecorder, places: Tracer, extent: int) -> Tracer:
     """Return indices of which none is negative, and known ones are checked."""
     known = rec.known(places)
     if known is not None:

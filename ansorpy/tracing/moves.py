@@ -9,14 +9,14 @@ import numpy as np
 
 from ansorpy.tracing.indexing import part
 from ansorpy.tracing.places import Unsupported
-from ansorpy.tracing.recorder import Operand, Recorder, common_dtype
+from ansorpy.tracing.recorder import Operand, TraceRecorder, common_dtype
 from ansorpy.tracing.reductions import axes_of
 from ansorpy.tracing.tracer import FUNCTIONS, METHODS, Tracer, rule_of
 
 Ints = int | Sequence[int]
 
 
-def reshaped(rec: Recorder, x: Tracer, shape: Sequence[int]) -> Tracer:
+def reshaped(rec: TraceRecorder, x: Tracer, shape: Sequence[int]) -> Tracer:
     """Return the elements in another shape, which may have one -1."""
     wanted = [int(extent) for extent in shape]
     rest = prod(extent for extent in wanted if extent != -1)
@@ -36,19 +36,19 @@ def _ints(given: Any) -> tuple[int, ...]:
 
 
 @rule_of(np.reshape)
-def _reshape(rec: Recorder, x: Tracer, shape: Ints, order: str = "C") -> Tracer:
+def _reshape(rec: TraceRecorder, x: Tracer, shape: Ints, order: str = "C") -> Tracer:
     if order != "C":
         raise Unsupported(f"order is {order!r}", "'C'")
     return reshaped(rec, x, _ints((shape,)))
 
 
 @rule_of("x.reshape", method="reshape")
-def _reshape_method(rec: Recorder, x: Tracer, *shape: Any) -> Tracer:
+def _reshape_method(rec: TraceRecorder, x: Tracer, *shape: Any) -> Tracer:
     return reshaped(rec, x, _ints(shape))
 
 
 @rule_of(np.ravel, "x.flatten", method="ravel")
-def _ravel(rec: Recorder, x: Tracer) -> Tracer:
+def _ravel(rec: TraceRecorder, x: Tracer) -> Tracer:
     return reshaped(rec, x, (-1,))
 
 
@@ -56,7 +56,7 @@ METHODS["flatten"] = "x.flatten"
 
 
 @rule_of(np.transpose, np.permute_dims)
-def _transpose(rec: Recorder, x: Tracer, axes: Sequence[int] | None = None) -> Tracer:
+def _transpose(rec: TraceRecorder, x: Tracer, axes: Sequence[int] | None = None) -> Tracer:
     order = tuple(reversed(range(x.ndim))) if axes is None else tuple(int(n) % x.ndim for n in axes)
     if sorted(order) != list(range(x.ndim)):
         raise Unsupported(f"axes are {axes}", f"a permutation of {x.ndim} axes")
@@ -64,25 +64,25 @@ def _transpose(rec: Recorder, x: Tracer, axes: Sequence[int] | None = None) -> T
 
 
 @rule_of("x.transpose", method="transpose")
-def _transpose_method(rec: Recorder, x: Tracer, *axes: Any) -> Tracer:
+def _transpose_method(rec: TraceRecorder, x: Tracer, *axes: Any) -> Tracer:
     none = not axes or axes == (None,)
     return _transpose(rec, x, None if none else _ints(axes))
 
 
 @rule_of(np.swapaxes, method="swapaxes")
-def _swapaxes(rec: Recorder, x: Tracer, axis1: int, axis2: int) -> Tracer:
+def _swapaxes(rec: TraceRecorder, x: Tracer, axis1: int, axis2: int) -> Tracer:
     order = list(range(x.ndim))
     order[axis1], order[axis2] = order[axis2], order[axis1]
     return _transpose(rec, x, order)
 
 
 @rule_of(np.matrix_transpose, np.linalg.matrix_transpose)
-def _matrix_transpose(rec: Recorder, x: Tracer) -> Tracer:
+def _matrix_transpose(rec: TraceRecorder, x: Tracer) -> Tracer:
     return _swapaxes(rec, x, -1, -2)
 
 
 @rule_of(np.moveaxis)
-def _moveaxis(rec: Recorder, x: Tracer, source: Ints, destination: Ints) -> Tracer:
+def _moveaxis(rec: TraceRecorder, x: Tracer, source: Ints, destination: Ints) -> Tracer:
     begins, ends = ([n % x.ndim for n in _ints((one,) if isinstance(one, int) else one)]
                     for one in (source, destination))  # fmt: skip
     order = [n for n in range(x.ndim) if n not in begins]
@@ -92,7 +92,7 @@ def _moveaxis(rec: Recorder, x: Tracer, source: Ints, destination: Ints) -> Trac
 
 
 @rule_of(np.squeeze, method="squeeze")
-def _squeeze(rec: Recorder, x: Tracer, axis: Any = None) -> Tracer:
+def _squeeze(rec: TraceRecorder, x: Tracer, axis: Any = None) -> Tracer:
     units = tuple(n for n, extent in enumerate(x.shape) if extent == 1)
     gone = units if axis is None else axes_of(axis, x.ndim)
     if not {*gone} <= {*units}:
@@ -101,7 +101,7 @@ def _squeeze(rec: Recorder, x: Tracer, axis: Any = None) -> Tracer:
 
 
 @rule_of(np.expand_dims)
-def _expand_dims(rec: Recorder, x: Operand, axis: Any) -> Tracer:
+def _expand_dims(rec: TraceRecorder, x: Operand, axis: Any) -> Tracer:
     given = rec.operand(x)
     rank = given.ndim + (1 if isinstance(axis, int) else len(axis))
     shape, new = list(given.shape), axes_of(axis, rank)
@@ -111,17 +111,17 @@ def _expand_dims(rec: Recorder, x: Operand, axis: Any) -> Tracer:
 
 
 @rule_of(np.atleast_1d)
-def _atleast_1d(rec: Recorder, x: Tracer) -> Tracer:
+def _atleast_1d(rec: TraceRecorder, x: Tracer) -> Tracer:
     return x if x.ndim else reshaped(rec, x, (1,))
 
 
 @rule_of(np.atleast_2d)
-def _atleast_2d(rec: Recorder, x: Tracer) -> Tracer:
+def _atleast_2d(rec: TraceRecorder, x: Tracer) -> Tracer:
     return x if x.ndim > 1 else reshaped(rec, x, (1, -1))
 
 
 @rule_of(np.broadcast_to)
-def _broadcast_to(rec: Recorder, x: Tracer, shape: Ints) -> Tracer:
+def _broadcast_to(rec: TraceRecorder, x: Tracer, shape: Ints) -> Tracer:
     wanted = _ints((shape,) if isinstance(shape, int) else shape)
     if np.broadcast_shapes(x.shape, wanted) != wanted:
         raise Unsupported(f"shape {list(x.shape)} does not broadcast to it", "a wider shape")
@@ -130,7 +130,7 @@ def _broadcast_to(rec: Recorder, x: Tracer, shape: Ints) -> Tracer:
 
 @rule_of(np.concatenate)
 def _concatenate(
-    rec: Recorder, arrays: Sequence[Operand], axis: int | None = 0, dtype: Any = None
+    rec: TraceRecorder, arrays: Sequence[Operand], axis: int | None = 0, dtype: Any = None
 ) -> Tracer:
     kind = np.dtype(dtype) if dtype else common_dtype(*map(_typed, arrays))
     tensors = [rec.operand(one, kind) for one in arrays]
@@ -145,23 +145,23 @@ def _typed(value: Operand) -> Operand:
 
 
 @rule_of(np.stack)
-def _stack(rec: Recorder, arrays: Sequence[Operand], axis: int = 0) -> Tracer:
+def _stack(rec: TraceRecorder, arrays: Sequence[Operand], axis: int = 0) -> Tracer:
     return _concatenate(rec, [_expand_dims(rec, one, axis) for one in arrays], axis)
 
 
 @rule_of(np.vstack)
-def _vstack(rec: Recorder, tup: Sequence[Operand]) -> Tracer:
+def _vstack(rec: TraceRecorder, tup: Sequence[Operand]) -> Tracer:
     return _concatenate(rec, [_atleast_2d(rec, rec.operand(one)) for one in tup], 0)
 
 
 @rule_of(np.hstack)
-def _hstack(rec: Recorder, tup: Sequence[Operand]) -> Tracer:
+def _hstack(rec: TraceRecorder, tup: Sequence[Operand]) -> Tracer:
     tensors = [_atleast_1d(rec, rec.operand(one)) for one in tup]
     return _concatenate(rec, tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @rule_of(np.split)
-def _split(rec: Recorder, x: Tracer, parts: Any, axis: int = 0) -> list[Tracer]:
+def _split(rec: TraceRecorder, x: Tracer, parts: Any, axis: int = 0) -> list[Tracer]:
     if isinstance(parts, int) and x.shape[axis] % parts:
         raise Unsupported(
             f"{x.shape[axis]} rows are no multiple of {parts}", "a divisor, or np.array_split"
@@ -170,7 +170,7 @@ def _split(rec: Recorder, x: Tracer, parts: Any, axis: int = 0) -> list[Tracer]:
 
 
 @rule_of(np.array_split)
-def _array_split(rec: Recorder, x: Tracer, parts: Any, axis: int = 0) -> list[Tracer]:
+def _array_split(rec: TraceRecorder, x: Tracer, parts: Any, axis: int = 0) -> list[Tracer]:
     (at,) = axes_of(axis, x.ndim)
     if isinstance(parts, int | np.integer):
         whole, rest = divmod(x.shape[at], int(parts))
@@ -181,7 +181,7 @@ def _array_split(rec: Recorder, x: Tracer, parts: Any, axis: int = 0) -> list[Tr
 
 
 @rule_of(np.tile)
-def _tile(rec: Recorder, x: Tracer, reps: Ints) -> Tracer:
+def _tile(rec: TraceRecorder, x: Tracer, reps: Ints) -> Tracer:
     repeats = _ints((reps,) if isinstance(reps, int) else reps)
     rank = max(x.ndim, len(repeats))
     given = reshaped(rec, x, (1,) * (rank - x.ndim) + x.shape)
@@ -190,7 +190,7 @@ def _tile(rec: Recorder, x: Tracer, reps: Ints) -> Tracer:
 
 
 @rule_of(np.repeat, method="repeat")
-def _repeat(rec: Recorder, x: Tracer, repeats: int, axis: int | None = None) -> Tracer:
+def _repeat(rec: TraceRecorder, x: Tracer, repeats: int, axis: int | None = None) -> Tracer:
     if not isinstance(repeats, int | np.integer):
         raise Unsupported("the numbers of copies differ", "one number")
     given = reshaped(rec, x, (-1,)) if axis is None else x
@@ -203,14 +203,14 @@ def _repeat(rec: Recorder, x: Tracer, repeats: int, axis: int | None = None) -> 
 
 
 @rule_of(np.flip)
-def _flip(rec: Recorder, x: Tracer, axis: Any = None) -> Tracer:
+def _flip(rec: TraceRecorder, x: Tracer, axis: Any = None) -> Tracer:
     axes = axes_of(axis, x.ndim)
     key = tuple(slice(None, None, -1 if n in axes else 1) for n in range(x.ndim))
     return part(rec, x, key)
 
 
 @rule_of(np.roll)
-def _roll(rec: Recorder, x: Tracer, shift: int, axis: int | None = None) -> Tracer:
+def _roll(rec: TraceRecorder, x: Tracer, shift: int, axis: int | None = None) -> Tracer:
     if not isinstance(shift, int | np.integer):
         raise Unsupported("there are several shifts", "one number and one axis")
     if axis is None:
@@ -225,7 +225,7 @@ def _roll(rec: Recorder, x: Tracer, shift: int, axis: int | None = None) -> Trac
 
 
 @rule_of(np.diff)
-def _diff(rec: Recorder, x: Tracer, n: int = 1, axis: int = -1) -> Tracer:
+def _diff(rec: TraceRecorder, x: Tracer, n: int = 1, axis: int = -1) -> Tracer:
     (at,) = axes_of(axis, x.ndim)
     before = (slice(None),) * at
     for _ in range(n):
@@ -236,7 +236,7 @@ def _diff(rec: Recorder, x: Tracer, n: int = 1, axis: int = -1) -> Tracer:
 
 @rule_of(np.pad)
 def _pad(
-    rec: Recorder, x: Tracer, pad_width: Any, mode: str = "constant", constant_values: Any = 0
+    rec: TraceRecorder, x: Tracer, pad_width: Any, mode: str = "constant", constant_values: Any = 0
 ) -> Tracer:
     known = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
     if mode not in known:
@@ -254,31 +254,31 @@ def _pad(
 for _name, _upper in {np.tril: 0, np.triu: 1}.items():
 
     @rule_of(_name)
-    def _triangle(rec: Recorder, x: Tracer, k: int = 0, upper: int = _upper) -> Tracer:
+    def _triangle(rec: TraceRecorder, x: Tracer, k: int = 0, upper: int = _upper) -> Tracer:
         return rec.emit("Trilu", x, constants=[np.array(int(k))], upper=upper)
 
 
 for _like, _fill in ((np.zeros_like, 0), (np.ones_like, 1)):
 
     @rule_of(_like)
-    def _filled(rec: Recorder, x: Tracer, dtype: Any = None, fill: int = _fill) -> Any:
+    def _filled(rec: TraceRecorder, x: Tracer, dtype: Any = None, fill: int = _fill) -> Any:
         return np.full(x.shape, fill, dtype or x.dtype)
 
 
 @rule_of(np.full_like)
-def _full_like(rec: Recorder, x: Tracer, fill_value: Any, dtype: Any = None) -> Any:
+def _full_like(rec: TraceRecorder, x: Tracer, fill_value: Any, dtype: Any = None) -> Any:
     if isinstance(fill_value, Tracer):
         return _broadcast_to(rec, rec.cast(fill_value, np.dtype(dtype or x.dtype)), x.shape)
     return np.full(x.shape, fill_value, dtype or x.dtype)
 
 
 @rule_of(np.astype, method="astype")
-def _astype(rec: Recorder, x: Tracer, dtype: Any, copy: bool = True) -> Tracer:
+def _astype(rec: TraceRecorder, x: Tracer, dtype: Any, copy: bool = True) -> Tracer:
     return rec.cast(x, np.dtype(dtype))
 
 
 @rule_of(np.copy, method="copy")
-def _copy(rec: Recorder, x: Tracer, order: str = "K") -> Tracer:
+def _copy(rec: TraceRecorder, x: Tracer, order: str = "K") -> Tracer:
     return x
 
 

@@ -18,7 +18,7 @@ Operand = Any  # a tracer, an array of NumPy, or a number
 Shape = tuple[int, ...]
 
 
-class Recorder:
+class TraceRecorder:
     """Nodes that tracers add; every array that is no argument becomes a constant.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.tracing.places import Unsupported
-from ansorpy.tracing.recorder import Recorder
+from ansorpy.tracing.recorder import TraceRecorder
 from ansorpy.tracing.tracer import Tracer, rule_of
 from ansorpy.tracing.ufuncs import apply, scaled
 
@@ -26,7 +26,7 @@ def axes_of(axis: Axis, rank: int) -> tuple[int, ...]:
     return tuple(sorted(normal))
 
 
-def reduced(rec: Recorder, op: str, x: Tracer, axis: Axis, keepdims: bool) -> Tracer:
+def reduced(rec: TraceRecorder, op: str, x: Tracer, axis: Axis, keepdims: bool) -> Tracer:
     """Return a reduction in the dtype of its operand."""
     axes = axes_of(axis, x.ndim)
     return rec.emit(op, x, axes=axes, keepdims=int(keepdims)) if axes else x
@@ -40,7 +40,7 @@ def _accumulator(x: Tracer, dtype: Any) -> np.dtype[Any]:
 
 @rule_of(np.sum, method="sum")
 def _sum(
-    rec: Recorder, x: Tracer, axis: Axis = None, dtype: Any = None, keepdims: bool = False,
+    rec: TraceRecorder, x: Tracer, axis: Axis = None, dtype: Any = None, keepdims: bool = False,
     out: None = None,
 ) -> Tracer:  # fmt: skip
     return reduced(rec, "ReduceSum", rec.operand(x, _accumulator(x, dtype)), axis, keepdims)
@@ -48,7 +48,7 @@ def _sum(
 
 @rule_of(np.prod, method="prod")
 def _prod(
-    rec: Recorder, x: Tracer, axis: Axis = None, dtype: Any = None, keepdims: bool = False,
+    rec: TraceRecorder, x: Tracer, axis: Axis = None, dtype: Any = None, keepdims: bool = False,
     out: None = None,
 ) -> Tracer:  # fmt: skip
     return reduced(rec, "ReduceProd", rec.operand(x, _accumulator(x, dtype)), axis, keepdims)
@@ -56,19 +56,19 @@ def _prod(
 
 @rule_of(np.mean, method="mean")
 def _mean(
-    rec: Recorder, x: Tracer, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+    rec: TraceRecorder, x: Tracer, axis: Axis = None, dtype: Any = None, keepdims: bool = False
 ) -> Tracer:
     return reduced(rec, "ReduceMean", _as_float(rec, x, dtype), axis, keepdims)
 
 
-def _as_float(rec: Recorder, x: Tracer, dtype: Any) -> Tracer:
+def _as_float(rec: TraceRecorder, x: Tracer, dtype: Any) -> Tracer:
     wanted = np.dtype(dtype) if dtype else x.dtype if x.dtype.kind == "f" else np.dtype("float64")
     return rec.operand(x, wanted)
 
 
 @rule_of(np.var, method="var")
 def _var(
-    rec: Recorder, x: Tracer, axis: Axis = None, dtype: Any = None, ddof: int = 0,
+    rec: TraceRecorder, x: Tracer, axis: Axis = None, dtype: Any = None, ddof: int = 0,
     keepdims: bool = False,
 ) -> Tracer:  # fmt: skip
     given = _as_float(rec, x, dtype)
@@ -83,7 +83,7 @@ def _var(
 
 @rule_of(np.std, method="std")
 def _std(
-    rec: Recorder, x: Tracer, axis: Axis = None, dtype: Any = None, ddof: int = 0,
+    rec: TraceRecorder, x: Tracer, axis: Axis = None, dtype: Any = None, ddof: int = 0,
     keepdims: bool = False,
 ) -> Tracer:  # fmt: skip
     return rec.emit("Sqrt", _var(rec, x, axis, dtype, ddof, keepdims))
@@ -91,7 +91,7 @@ def _std(
 
 def _extreme(op: str) -> Callable[..., Tracer]:
     def rule(
-        rec: Recorder, x: Tracer, axis: Axis = None, keepdims: bool = False, out: None = None
+        rec: TraceRecorder, x: Tracer, axis: Axis = None, keepdims: bool = False, out: None = None
     ) -> Tracer:
         return reduced(rec, op, x, axis, keepdims)
 
@@ -103,14 +103,14 @@ rule_of(np.min, np.amin, method="min")(_extreme("ReduceMin"))
 
 
 @rule_of(np.ptp)
-def _ptp(rec: Recorder, x: Tracer, axis: Axis = None, keepdims: bool = False) -> Tracer:
+def _ptp(rec: TraceRecorder, x: Tracer, axis: Axis = None, keepdims: bool = False) -> Tracer:
     high, low = (reduced(rec, op, x, axis, keepdims) for op in ("ReduceMax", "ReduceMin"))
     return apply(rec, "subtract", high, low)
 
 
 def _truth(op: str) -> Callable[..., Tracer]:
     def rule(
-        rec: Recorder, x: Tracer, axis: Axis = None, keepdims: bool = False, out: None = None
+        rec: TraceRecorder, x: Tracer, axis: Axis = None, keepdims: bool = False, out: None = None
     ) -> Tracer:
         return reduced(rec, op, rec.cast(x, np.dtype(np.bool_)), axis, keepdims)
 
@@ -122,14 +122,14 @@ rule_of(np.all, method="all")(_truth("ReduceMin"))
 
 
 @rule_of(np.count_nonzero)
-def _count(rec: Recorder, x: Tracer, axis: Axis = None, keepdims: bool = False) -> Tracer:
+def _count(rec: TraceRecorder, x: Tracer, axis: Axis = None, keepdims: bool = False) -> Tracer:
     some = rec.cast(rec.cast(x, np.dtype(np.bool_)), np.dtype(np.int64))
     return reduced(rec, "ReduceSum", some, axis, keepdims)
 
 
 def _place(op: str) -> Callable[..., Tracer]:
     def rule(
-        rec: Recorder, x: Tracer, axis: int | None = None, *, keepdims: bool = False
+        rec: TraceRecorder, x: Tracer, axis: int | None = None, *, keepdims: bool = False
     ) -> Tracer:
         given = rec.cast(x, np.dtype(np.uint8)) if x.dtype == np.bool_ else x
         if axis is not None:
@@ -148,7 +148,7 @@ rule_of(np.argmin, method="argmin")(_place("ArgMin"))
 
 
 @rule_of(np.cumsum, method="cumsum")
-def _cumsum(rec: Recorder, x: Tracer, axis: int | None = None, dtype: Any = None) -> Tracer:
+def _cumsum(rec: TraceRecorder, x: Tracer, axis: int | None = None, dtype: Any = None) -> Tracer:
     given = rec.operand(x, _accumulator(x, dtype))
     if axis is None:
         given = rec.emit("Reshape", given, constants=[np.array([x.size])])
@@ -158,7 +158,7 @@ def _cumsum(rec: Recorder, x: Tracer, axis: int | None = None, dtype: Any = None
 
 @rule_of(np.linalg.norm)
 def _norm(
-    rec: Recorder, x: Tracer, ord: Any = None, axis: Axis = None, keepdims: bool = False
+    rec: TraceRecorder, x: Tracer, ord: Any = None, axis: Axis = None, keepdims: bool = False
 ) -> Tracer:
     given = _as_float(rec, x, None)
     axes = axes_of(axis, x.ndim)

@@ -15,7 +15,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
 from ansorpy.tracing import functions as _functions  # noqa: F401  it fills the table of rules
 from ansorpy.tracing.places import Unsupported
-from ansorpy.tracing.recorder import Recorder, check_dtype
+from ansorpy.tracing.recorder import TraceRecorder, check_dtype
 from ansorpy.tracing.tracer import Tracer
 from ansorpy.tracing.trees import dtype_name, is_array, mapped
 
@@ -95,7 +95,7 @@ def trace(function: Callable[..., Any], name: str, arguments: Mapping[str, Any])
     Raises:
         TraceError: names the operation, the file and the line.
     """
-    rec, inputs = Recorder(name), []
+    rec, inputs = TraceRecorder(name), []
 
     def leaf(value: Any, place: str) -> Any:
         if not is_array(value):

@@ -12,7 +12,7 @@ from ansorpy.errors import SpecError, TraceError, shown
 from ansorpy.tracing.places import Unsupported, refuse
 
 if TYPE_CHECKING:
-    from ansorpy.tracing.recorder import Recorder
+    from ansorpy.tracing.recorder import TraceRecorder
 
 Entered = TypeVar("Entered", bound="Rule")
 Rule = Callable[..., Any]  # takes the recorder, and the arguments of the function
@@ -31,7 +31,7 @@ class Tracer(NDArrayOperatorsMixin):
     __hash__ = object.__hash__
 
     def __init__(
-        self, recorder: "Recorder", value: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+        self, recorder: "TraceRecorder", value: str, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> None:
         self.recorder, self.value, self.shape, self.dtype = recorder, value, shape, dtype
 

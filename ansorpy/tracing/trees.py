@@ -13,8 +13,11 @@ EXPECTED: Final = "arrays, numbers, strings, and tuples, lists or dicts of them"
 
 
 def is_array(value: object) -> bool:
-    """Return True for arrays of NumPy and of libraries with DLPack."""
-    return isinstance(value, np.ndarray) or (
+    """Return True for arrays of NumPy and of libraries with DLPack, and for floats of NumPy.
+
+    Integers of NumPy are static, because they are axes and sizes as well.
+    """
+    return isinstance(value, np.ndarray | np.floating) or (
         hasattr(value, "__dlpack__") and not isinstance(value, np.generic)
     )
 
@@ -30,7 +33,7 @@ def key_of(value: Any, name: str, function: str) -> Hashable:
     Raises:
         TraceError: it is neither an array nor static.
     """
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.floating):
         return value.dtype, value.shape
     if is_array(value):
         return dtype_name(value), tuple(value.shape)

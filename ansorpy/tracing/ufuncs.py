@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.tracing.places import Unsupported
-from ansorpy.tracing.recorder import Operand, Recorder
+from ansorpy.tracing.recorder import Operand, TraceRecorder
 from ansorpy.tracing.tracer import UFUNCS, Tracer
 
 Apply = Callable[..., Tracer]  # takes the recorder, and operands that are cast
@@ -39,7 +39,7 @@ def elementwise(apply: Apply) -> Callable[..., Tracer]:
     """Return the rule of a ufunc that casts operands as the ufunc does, and applies `apply`."""
 
     def rule(
-        rec: Recorder, ufunc: np.ufunc, *operands: Operand,
+        rec: TraceRecorder, ufunc: np.ufunc, *operands: Operand,
         dtype: Any = None, casting: Any = "same_kind", out: Any = None,
     ) -> Tracer:  # fmt: skip
         kinds = [_kind(one) for one in operands]
@@ -94,17 +94,17 @@ for _name, _op in LOGICAL.items():
 
 
 @_enter("positive", "conjugate")
-def _same(rec: Recorder, x: Tracer) -> Tracer:
+def _same(rec: TraceRecorder, x: Tracer) -> Tracer:
     return x
 
 
 @_enter("square")
-def _square(rec: Recorder, x: Tracer) -> Tracer:
+def _square(rec: TraceRecorder, x: Tracer) -> Tracer:
     return rec.emit("Mul", x, x)
 
 
 @_enter("reciprocal")
-def _reciprocal(rec: Recorder, x: Tracer) -> Tracer:
+def _reciprocal(rec: TraceRecorder, x: Tracer) -> Tracer:
     _check_float(x)
     return rec.emit("Reciprocal", x)
 
@@ -119,25 +119,25 @@ for _name, _op in {"floor": "Floor", "ceil": "Ceil"}.items():
 
 
 @_enter("trunc")
-def _trunc(rec: Recorder, x: Tracer) -> Tracer:
+def _trunc(rec: TraceRecorder, x: Tracer) -> Tracer:
     if x.dtype.kind != "f":
         return x
     return rec.emit("Mul", rec.emit("Sign", x), rec.emit("Floor", rec.emit("Abs", x)))
 
 
 @_enter("isfinite")
-def _isfinite(rec: Recorder, x: Tracer) -> Tracer:
+def _isfinite(rec: TraceRecorder, x: Tracer) -> Tracer:
     if x.dtype.kind != "f":
         return rec.operand(np.ones(x.shape, np.bool_))
     return rec.emit("Not", rec.emit("Or", rec.emit("IsNaN", x), rec.emit("IsInf", x)))
 
 
 @_enter("not_equal")
-def _not_equal(rec: Recorder, a: Tracer, b: Tracer) -> Tracer:
+def _not_equal(rec: TraceRecorder, a: Tracer, b: Tracer) -> Tracer:
     return rec.emit("Not", rec.emit("Equal", a, b))
 
 
-def scaled(rec: Recorder, x: Tracer, factor: float) -> Tracer:
+def scaled(rec: TraceRecorder, x: Tracer, factor: float) -> Tracer:
     """Return a product with a number."""
     return rec.emit("Mul", x, constants=[np.asarray(factor, x.dtype)])
 
@@ -155,14 +155,14 @@ for _name, _base in {"log2": 2.0, "log10": 10.0}.items():
 
 
 @_enter("exp2")
-def _exp2(rec: Recorder, x: Tracer) -> Tracer:
+def _exp2(rec: TraceRecorder, x: Tracer) -> Tracer:
     return rec.emit("Pow", rec.operand(np.full((1,) * x.ndim, 2, x.dtype)), x)
 
 
 def _wider(name: str, apply: Apply) -> None:
     """Enter the rule of a function that would cancel near 0, and is computed in float64."""
 
-    def rule(rec: Recorder, x: Tracer) -> Tracer:
+    def rule(rec: TraceRecorder, x: Tracer) -> Tracer:
         if x.dtype == np.float64:
             raise Unsupported("it would cancel near 0 in float64", "float32 or float16")
         return rec.cast(apply(rec, rec.cast(x, np.dtype(np.float64))), x.dtype)
@@ -170,7 +170,7 @@ def _wider(name: str, apply: Apply) -> None:
     _enter(name)(rule)
 
 
-def _plus(rec: Recorder, x: Tracer, number: float) -> Tracer:
+def _plus(rec: TraceRecorder, x: Tracer, number: float) -> Tracer:
     return rec.emit("Add", x, constants=[np.asarray(number, x.dtype)])
 
 
@@ -179,13 +179,13 @@ _wider("expm1", lambda rec, x: _plus(rec, rec.emit("Exp", x), -1.0))
 
 
 @_enter("logaddexp")
-def _logaddexp(rec: Recorder, a: Tracer, b: Tracer) -> Tracer:
+def _logaddexp(rec: TraceRecorder, a: Tracer, b: Tracer) -> Tracer:
     far = rec.emit("Neg", rec.emit("Abs", rec.emit("Sub", a, b)))
     return rec.emit("Add", rec.emit("Max", a, b), rec.emit("Softplus", far))
 
 
 @_enter("power", "float_power")
-def _power(rec: Recorder, x: Tracer, exponent: Tracer) -> Tracer:
+def _power(rec: TraceRecorder, x: Tracer, exponent: Tracer) -> Tracer:
     known = rec.known(exponent)
     number = float(known.reshape(-1)[0]) if known is not None and known.size == 1 else None
     kept = known is not None and known.ndim <= x.ndim
@@ -207,24 +207,24 @@ def _power(rec: Recorder, x: Tracer, exponent: Tracer) -> Tracer:
 
 
 @_enter("remainder", "mod")
-def _remainder(rec: Recorder, a: Tracer, b: Tracer) -> Tracer:
+def _remainder(rec: TraceRecorder, a: Tracer, b: Tracer) -> Tracer:
     _check_divisor(rec, a, b)
     return rec.emit("Mod", a, b)
 
 
 @_enter("floor_divide")
-def _floor_divide(rec: Recorder, a: Tracer, b: Tracer) -> Tracer:
+def _floor_divide(rec: TraceRecorder, a: Tracer, b: Tracer) -> Tracer:
     _check_divisor(rec, a, b)
     return rec.emit("Div", rec.emit("Sub", a, rec.emit("Mod", a, b)), b)
 
 
 @_enter("fmod")
-def _fmod(rec: Recorder, a: Tracer, b: Tracer) -> Tracer:
+def _fmod(rec: TraceRecorder, a: Tracer, b: Tracer) -> Tracer:
     _check_divisor(rec, a, b)
     return rec.emit("Mod", a, b, fmod=1)
 
 
-def _check_divisor(rec: Recorder, a: Tracer, b: Tracer) -> None:
+def _check_divisor(rec: TraceRecorder, a: Tracer, b: Tracer) -> None:
     """Refuse divisors that may be 0: NumPy gives 0 with a warning, a processor stops."""
     known = rec.known(b)
     if a.dtype.kind == "f":
@@ -240,7 +240,7 @@ for _name, _side in {"left_shift": "LEFT", "right_shift": "RIGHT"}.items():
 
 
 @_enter("matmul")
-def matmul(rec: Recorder, a: Tracer, b: Tracer) -> Tracer:
+def matmul(rec: TraceRecorder, a: Tracer, b: Tracer) -> Tracer:
     """Return the product of matrices."""
     if a.dtype == np.bool_:
         raise Unsupported("the operands are bool", "numbers")
@@ -252,7 +252,7 @@ def _check_float(x: Tracer) -> None:
         raise Unsupported(f"the operand is {x.dtype.name}", "floats")
 
 
-def apply(rec: Recorder, name: str, *operands: Operand) -> Tracer:
+def apply(rec: TraceRecorder, name: str, *operands: Operand) -> Tracer:
     """Return the result of a ufunc of NumPy by its name."""
     made: Tracer = UFUNCS[name](rec, getattr(np, name), *operands)
     return made

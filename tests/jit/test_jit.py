@@ -13,7 +13,7 @@ from ansorpy.errors import PackageError, RunError, SpecError, TraceError
 from ansorpy.tracing import entry
 from ansorpy.tracing.answers import INDEX
 from ansorpy.tracing.options import JitOptions, Mode
-from ansorpy.tracing.recorder import Recorder
+from ansorpy.tracing.recorder import TraceRecorder
 from ansorpy.tracing.tracer import FUNCTIONS
 from tests.jit.functions import FUNCTIONS as KNOWN
 from tests.jit.test_functions import SHARES, check
@@ -119,7 +119,7 @@ def test_tune_in_the_foreground_replaces_the_first_answer() -> None:
 
 @pytest.mark.slow
 def test_a_rule_that_does_not_mean_numpy_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(rec: Recorder, x: Any) -> Any:
+    def wrong(rec: TraceRecorder, x: Any) -> Any:
         return rec.emit("Neg", x)
 
     monkeypatch.setitem(FUNCTIONS, np.ravel, wrong)
@@ -194,6 +194,17 @@ def test_arrays_in_containers_are_arguments() -> None:
         "x", "parameters_layers_0_w", "parameters_layers_0_b", "parameters_layers_1_w",
         "parameters_layers_1_b",
     )  # fmt: skip
+
+
+def test_a_float_of_numpy_is_an_array_and_a_number_of_python_is_static() -> None:
+    jitted = ansorpy.jit(lambda x, y: x * y)
+    for value in (1.0, 2.0):
+        arrays = [X, np.float32(value)]
+        assert np.array_equal(jitted.lower(*arrays).evaluate(arrays), X * np.float32(value))
+    assert len(jitted.status()) == 1
+    jitted.lower(X, 1.0)
+    jitted.lower(X, 2.0)
+    assert len(jitted.status()) == 3
 
 
 def test_a_captured_array_becomes_read_only() -> None:
