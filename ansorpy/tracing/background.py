@@ -54,7 +54,11 @@ class Background:
     def _serve(self) -> None:
         while True:
             folder, trials, then = self._jobs.get()
-            then(known(folder) if self._tune(folder, trials) else None)
+            try:
+                ended = self._tune(folder, trials)
+            except OSError:  # the folder was deleted, or there is no memory for a process
+                ended = False
+            then(known(folder) if ended else None)
 
     def _tune(self, folder: Path, trials: int) -> bool:
         """Return True if the child chose an answer."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ansorpy.artifact.package import parse_digest
 from ansorpy.errors import SpecError, shown
 from ansorpy.tuner.options.tune_options import default_cores
 
@@ -48,6 +49,15 @@ class JitOptions:
     store: str | None = None
     config: str | None = None
     verify: bool = True
+
+    def __post_init__(self) -> None:
+        if self.cores != "all" and (not isinstance(self.cores, int) or self.cores < 1):
+            raise SpecError(
+                f"cannot take cores={shown(repr(self.cores))} because it is no number of threads;"
+                " expected 'all', or a number from 1"
+            )
+        if self.config is not None:
+            parse_digest(self.config)
 
     @property
     def threads(self) -> int:

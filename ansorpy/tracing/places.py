@@ -1,5 +1,6 @@
 """Refusals of a trace, with the line of the user's code."""
 
+import os
 import sys
 from pathlib import Path
 from types import FrameType
@@ -9,7 +10,7 @@ import numpy as np
 
 from ansorpy.errors import TraceError
 
-OURS: Final = tuple(str(Path(file).parent) for file in (__file__, np.__file__))
+OURS: Final = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, np.__file__))
 
 
 class Unsupported(Exception):  # noqa: N818  it becomes a TraceError with a place

@@ -75,6 +75,15 @@ def test_a_child_that_fails_leaves_the_first_answer(data: Path) -> None:
     assert "work.json" in (data / "tuning.log").read_text()
 
 
+def test_a_folder_that_is_gone_ends_a_tuning(data: Path) -> None:
+    ends: list[Any] = []
+    Background().add(data / "gone", 1, ends.append)
+    deadline_s = time.monotonic() + WAIT_S
+    while not ends and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert ends == [None]
+
+
 PROGRAM = """
 import sys
 import numpy as np

@@ -199,7 +199,7 @@ def test_arrays_in_containers_are_arguments() -> None:
 def test_a_float_of_numpy_is_an_array_and_a_number_of_python_is_static() -> None:
     jitted = ansorpy.jit(lambda x, y: x * y)
     for value in (1.0, 2.0):
-        arrays = [X, np.float32(value)]
+        arrays: list[Any] = [X, np.float32(value)]
         assert np.array_equal(jitted.lower(*arrays).evaluate(arrays), X * np.float32(value))
     assert len(jitted.status()) == 1
     jitted.lower(X, 1.0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ansorpy
-from ansorpy.errors import SpecError, TraceError
+from ansorpy.errors import PackageError, SpecError, TraceError
 
 X = np.ones((4, 4), "float32")
 LIST = "functions of the list in docs/jit.md"
@@ -151,6 +151,14 @@ def test_objects_that_are_no_function_are_refused() -> None:
 def test_unknown_options_and_modes_are_refused() -> None:
     with pytest.raises(SpecError, match="unexpected keyword argument 'trails'; expected tune, tri"):
         ansorpy.jit(trails=3)
+    with pytest.raises(SpecError) as caught:
+        ansorpy.jit(cores="some")
+    assert str(caught.value) == (
+        "cannot take cores='some' because it is no number of threads; expected 'all', or a number"
+        " from 1"
+    )
+    with pytest.raises(PackageError, match="is not sha256: and 64 hex digits"):
+        ansorpy.jit(config="sha256:12")
     function = ansorpy.jit(tune="soon")(lambda x: x + 1)
     with pytest.raises(SpecError) as caught:
         function(X)
