@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from shutil import copyfile
 from typing import Any, Final, ParamSpec, TypeVar, overload
@@ -183,11 +183,17 @@ class Jitted:
             entry.answer_for(mode)
         if self.options.verify and not self._is_te:
             found = {n: to_numpy(a, n) for n, a in arrays_of(arguments).items()}
-            given = {
-                key: mapped(value, key, lambda one, place: found.get(place, one))
-                for key, value in arguments.items()
-            }
-            entry.verify(self.function(**given), list(found.values()))
+
+            def run(arrays: Sequence[Any]) -> Any:
+                """Call the function with other arrays."""
+                named = dict(zip(found, arrays, strict=True))
+                given = {
+                    key: mapped(value, key, lambda one, place: named.get(place, one))
+                    for key, value in arguments.items()
+                }
+                return self.function(**given)
+
+            entry.verify(run, list(found.values()))
         seconds = time.monotonic() - begin_s
         if seconds > TOLD_S:
             sys.stderr.write(f"first call of {self.name}: {entry} in {seconds:.1f} s\n")

@@ -132,6 +132,14 @@ def test_a_rule_that_does_not_mean_numpy_is_refused(monkeypatch: pytest.MonkeyPa
     )
 
 
+def test_an_output_may_be_as_far_from_float64_as_numpy_is() -> None:
+    right, wide = np.array([199.1], "float16"), np.array([205.6])
+    near, far = np.array([205.5], "float16"), np.array([213], "float16")
+    assert entry.difference(near, right, 1e-3) == "is 205.5 at [0], not 199.125"
+    assert entry.difference(near, right, 1e-3, wide) == ""
+    assert entry.difference(far, right, 1e-3, wide) == "is 213 at [0], not 199.125"
+
+
 def test_off_calls_the_function_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSORPY_TUNE", "off")
     jitted = ansorpy.jit(lambda x: np.sort(x))
