@@ -64,7 +64,7 @@ PANELS: Final = (
     Panel(
         "Service",
         ("watch", "keep-weights-home", "state", "limit", "remote", "job", "host", "port", "tenant",
-         "cluster", "address", "scope", "days", "label", "overlap-hours"),
+         "cluster", "address", "hours", "scope", "days", "label", "overlap-hours"),
         ("priority", "idempotency-key"),
     ),
     Panel(
