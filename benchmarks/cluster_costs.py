@@ -66,6 +66,8 @@ REPEATS: Final = 20
 
 Rows = Iterator[Row]
 
+LIMIT_S: Final = 600.0  # of a question
+
 
 def row(name: str, size: int, samples_s: Sequence[float], **facts: object) -> Row:
     """Return a row: samples in seconds and their quantiles."""
@@ -190,7 +192,8 @@ def _question(
     picked: Sequence[tuple[Plan, tuple[int, ...]]], count: int, places: Iterator[int]
 ) -> bytes:
     begin = next(places) % (len(picked) - count)
-    return question("measure", 1, [unbound(*one) for one in picked[begin : begin + count]], 1e-3)
+    chosen = [unbound(*one) for one in picked[begin : begin + count]]
+    return encode(question("measure", 1, chosen, 1e-3))
 
 
 def of_crew() -> Rows:
@@ -275,12 +278,13 @@ def of_slot() -> Rows:
     with there(ProcessSlots([usable_cores()], MAIN), 1) as slots:
         (name,) = slots.present()
         for number in range(8):
-            slots.ask(name, question("open", number, dag, target, 0, MeasureSettings())).result()
+            opening = question("open", number, dag, target, 0, MeasureSettings())
+            slots.ask(name, opening, LIMIT_S).result()
             laps = []
             for turn in range(2):
                 begin_s = time.perf_counter()
-                frame = question("measure", number, picked[turn : turn + 1], None)
-                answered(slots.ask(name, frame).result())
+                asking = question("measure", number, picked[turn : turn + 1], None)
+                answered(slots.ask(name, asking, LIMIT_S).result())
                 laps.append(time.perf_counter() - begin_s)
             opened_s.append(max(0.0, laps[0] - laps[1]))
     yield row("open", 0, opened_s[1:])  # the first pool starts the processes of the slot
@@ -296,12 +300,12 @@ def of_sleepers(candidate_s: float) -> Rows:
         with there(ProcessSlots(core_sets, "tests.cluster.formula_slot"), count) as slots:
             names, taken_s = list(slots.present()), []
             for name in names:
-                frame = question("open", 1, dag, target, 0, MeasureSettings())
-                slots.ask(name, frame).result()
+                asking = question("open", 1, dag, target, 0, MeasureSettings())
+                slots.ask(name, asking, LIMIT_S).result()
             for turn in range(4):
-                frame = question("measure", 1, picked[turn * 16 :][:16], None)
+                asking = question("measure", 1, picked[turn * 16 :][:16], None)
                 begin_s = time.perf_counter()
-                for answer in [slots.ask(name, frame) for name in names]:
+                for answer in [slots.ask(name, asking, LIMIT_S) for name in names]:
                     answered(answer.result())
                     taken_s.append((time.perf_counter() - begin_s) / 16)
         yield row("sleeping slot", count, taken_s)

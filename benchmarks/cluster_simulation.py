@@ -40,7 +40,7 @@ SIZES: Final = (10_000, 100_000, 1_000_000)  # trials of a tuning on the most sl
 # The changes of the design, each on top of those before: name, fields of `Scene`.
 CHANGES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
     ("as it is", {}),
-    ("reasons why slots are not used are kept", {"kept": True}),
+    ("reasons why slots are not used are kept (made since)", {"kept": True}),
     ("pools of all tasks stay open", {"pools": 1000}),
     ("a batch goes to a slot that knows its task", {"prefers": True}),
     ("one scale for all tasks", {"one_scale": True}),
@@ -55,7 +55,7 @@ def costs_of(rows: Sequence[Row], workload: str = "", kept: bool = False) -> Cos
     """Return the costs in measured rows, of one workload or of all.
 
     Args:
-        kept: the reasons why slots are not used are kept.
+        kept: the reasons why slots are not used are kept (made since).
     """
 
     def samples(name: str) -> tuple[float, ...]:
