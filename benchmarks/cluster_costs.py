@@ -66,7 +66,7 @@ REPEATS: Final = 20
 
 Rows = Iterator[Row]
 
-LIMIT_S: Final = 600.0  # of a question
+LIMIT_S: Final = 600.0  # limit of a question
 
 
 def row(name: str, size: int, samples_s: Sequence[float], **facts: object) -> Row:

@@ -276,7 +276,7 @@ LINES = {
     "rules": 1_985,
     "server": 18_200,
     "tests": 82_500,
-    "benchmarks": 18_900,
+    "benchmarks": 18_920,
 }
 
 
