@@ -300,7 +300,12 @@ def kill(kind: str, slots: KeptSlots) -> float:
         os.kill(slots.bridge.process.pid, signal.SIGKILL)
     else:
         words = {"slot": f"{MODULE}", "node": "ansorpy_slot_0", "head": "gcs_server"}[kind]
-        found = [one for one in processes(words) if kind != "node" or "raylet/raylet" in one[1]]
+        ours = with_marker(os.environ[TOKEN_FILE])
+        found = [
+            one
+            for one in processes(words)
+            if one[0] in ours and (kind != "node" or "raylet/raylet" in one[1])
+        ]
         os.kill(found[-1][0], signal.SIGKILL)
     return seconds_until_lost(slots)
 
@@ -551,7 +556,8 @@ def main() -> None:
     """Run an experiment."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "experiment", choices=("rate", "partition", "kill", "shares", "storm", "flight")
+        "experiment",
+        choices=("rate", "partition", "kill", "shares", "storm", "flight", "cores", "join"),
     )
     parser.add_argument("--way", choices=("processes", "namespaces"), default="processes")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 3, 4])
