@@ -69,7 +69,11 @@ class Crew:
 
     def tell(self, name: str, reason: str) -> None:
         """Tell why a slot is not used."""
-        self._news.append(f"slot {name} is not used: {reason}")
+        self.note(f"slot {name} is not used: {reason}")
+
+    def note(self, text: str) -> None:
+        """Add a sentence to the news."""
+        self._news.append(text)
 
     def news(self) -> list[str]:
         """Return the number of slots if it has changed, and reasons, each once."""

@@ -20,13 +20,21 @@ class Marks:
 
     def factor(self, outcomes: Sequence[Outcome]) -> float | None:
         """Return how many times as long a slot takes; None if the kernels disagree about that."""
-        timed = [one.cost_s for one in outcomes if isinstance(one, Measured)]
-        if len(timed) < len(self.costs_s):
-            return None
-        found = [theirs_s / ours_s for theirs_s, ours_s in zip(timed, self.costs_s, strict=True)]
-        if max(found) / min(found) > AGREEMENT:
-            return None
-        return exp(sum(map(log, found)) / len(found))
+        found = self._ratios(outcomes)
+        agreed = len(found) == len(self.costs_s) and max(found) / min(found) <= AGREEMENT
+        return _mean(found) if agreed else None
+
+    def rough_factor(self, outcomes: Sequence[Outcome]) -> float:
+        """Return the mean of the ratios, whether they agree or not; 1.0 if there are none."""
+        return _mean(self._ratios(outcomes) or [1.0])
+
+    def _ratios(self, outcomes: Sequence[Outcome]) -> list[float]:
+        pairs = zip(outcomes, self.costs_s, strict=True)
+        return [one.cost_s / ours_s for one, ours_s in pairs if isinstance(one, Measured)]
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    return exp(sum(map(log, ratios)) / len(ratios))
 
 
 def marks_of(outcomes: Sequence[Outcome]) -> dict[int, float]:

@@ -44,10 +44,11 @@ class Scale:
     """Factors by slot, and the marks that a slot without a factor times.
 
     The slot of the first candidate has factor 1.0. `apart` counts how often the marks of a slot
-    disagreed.
+    disagreed, `rough` is its mean ratio then.
     """
 
     factors: dict[str, float] = field(default_factory=dict)
+    rough: dict[str, float] = field(default_factory=dict)
     apart: dict[str, int] = field(default_factory=dict)
     marked: list[Candidate] = field(default_factory=list)
     marks: Marks = field(default_factory=Marks)
@@ -107,10 +108,21 @@ class SharedRound:
             self._settle()
         return self._outcomes
 
+    def _disagreeing(self) -> set[str]:
+        """Return the slots whose marks disagreed in this round, or too often."""
+        apart = self._scale.apart.items()
+        return {name for name, times in apart if times >= RETRIES or name in self._no}
+
     def _apart(self) -> set[str]:
-        """Return the slots that this round does not use."""
-        scale = self._scale
-        return {name for name, times in scale.apart.items() if times >= RETRIES or name in self._no}
+        """Return the slots that this round does not use; none if there are no others."""
+        apart, usable = self._disagreeing(), self._crew.usable()
+        if not usable or not apart.issuperset(usable):
+            return apart
+        for name in usable:
+            self._scale.factors[name] = self._scale.rough[name]
+            del self._scale.apart[name]
+            self._crew.note(f"slot {name} is used all the same: no other one is there")
+        return apart.difference(usable)
 
     def _begin(self) -> None:
         """Give the marks or a batch to each slot that has nothing to do."""
@@ -154,7 +166,8 @@ class SharedRound:
                 self._judge(running.slot, answer)
             return
         batch = self._split(running.batch, told)
-        if answer and (slow := drift(answer)) >= DRIFT and len(self._crew.usable()) > 1:
+        others = {*self._crew.usable()} - self._disagreeing() - {running.slot}
+        if answer and (slow := drift(answer)) >= DRIFT and others:
             reason = f"its reference kernel takes {slow:.2f} times as long as before"
             self._crew.set_aside(running.slot, reason)
             self._waiting.appendleft(batch)
@@ -167,6 +180,7 @@ class SharedRound:
         if factor is not None:
             self._scale.factors[name] = factor
             return
+        self._scale.rough[name] = self._scale.marks.rough_factor(answer)
         self._scale.apart[name] = self._scale.apart.get(name, 0) + 1
         self._no.add(name)
         self._crew.tell(name, f"its times of {len(answer)} kernels disagree with another slot")

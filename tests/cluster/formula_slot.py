@@ -4,8 +4,9 @@
 
 ANSORPY_TEST_SLOT is a JSON object: `factor` of all costs, `hang` or `crash` at that number of the
 candidates that it measures, `version` in place of its own, `slow_from` and `slowdown` of the
-reference kernel from that number of candidates on, `trace`: a file that gets a
-line per candidate: parent of this process, monotonic seconds of begin and end, this process.
+reference kernel from that number of candidates on, `uneven` if every second candidate takes 1.5
+times as long, `trace`: a file that gets a line per candidate: parent of this process, monotonic
+seconds of begin and end, this process.
 """
 
 import json
@@ -45,9 +46,10 @@ class Behaviour:
         if "trace" in self.orders:
             with Path(self.orders["trace"]).open("a") as file:
                 file.write(f"{os.getppid()} {begin_s} {time.monotonic()} {os.getpid()}\n")
+        uneven = 1.5 if self.orders.get("uneven") and self.count % 2 else 1.0
         slow = self.count > self.orders.get("slow_from", 1 << 30)
         slowdown = self.orders["slowdown"] if slow else 1.0
-        return Measured((cost_s(program) * self.orders.get("factor", 1.0) * slowdown,),
+        return Measured((cost_s(program) * self.orders.get("factor", 1.0) * slowdown * uneven,),
                         slowdown=slowdown)  # fmt: skip
 
     def open(

@@ -26,6 +26,8 @@ def test_a_factor_is_the_mean_ratio_of_kernels_that_agree_within_5_percent() -> 
     assert marks.factor(timed(1.0, 2.04, 4.0)) == pytest.approx(1.02 ** (1 / 3))
     assert marks.factor(timed(1.0, 2.2, 4.0)) is None
     assert marks.factor([*timed(1.0, 2.0), FAILED]) is None
+    assert marks.rough_factor([*timed(1.0, 8.0), FAILED]) == pytest.approx(2.0)
+    assert marks.rough_factor([FAILED] * 3) == 1.0
 
 
 def test_a_scaled_outcome_keeps_its_times() -> None:

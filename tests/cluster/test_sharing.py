@@ -17,8 +17,11 @@ from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
-from ansorpy.records import Record
+from ansorpy.records import MemoryStore, Record
+from ansorpy.rules import CPU
 from ansorpy.tuner.parts.pools import Pools
+from ansorpy.tuner.requests.request import Request
+from ansorpy.tuner.tune import run
 from tests.cluster.ordered import TEXT, Facts, cluster, facts, tuned
 from tests.fakes import COMPILE_S, fake_pools
 
@@ -158,6 +161,44 @@ def test_a_slot_that_becomes_slow_is_set_aside_and_its_batch_measured_again(
     assert told[0].startswith("2 slots of kind ")
     assert told[1].endswith("is not used: its reference kernel takes 1.20 times as long as before")
     assert told[2].startswith("1 slot of kind ")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_round")
+def test_a_slow_slot_goes_on_if_the_times_of_the_others_disagree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no slot would be left."""
+    slow = {"slow_from": 8, "slowdown": 1.2}
+    with cluster(monkeypatch, slow, {"uneven": True}, patience_s=1.0) as back_end:
+        events, records = tuned(lambda: Pools(back_end), tmp_path)
+    told = [one.news for one in events if isinstance(one, SlotNews)]
+    assert any(one.endswith("kernels disagree with another slot") for one in told)
+    assert not any("its reference kernel" in one for one in told)
+    outcomes = [one.outcome for one in records if one.race is None]
+    assert len(outcomes) == 24
+    assert all(isinstance(one, Measured) for one in outcomes)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_round")
+def test_a_slot_whose_times_disagree_is_used_if_it_is_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(monkeypatch, {}, {"uneven": True}, patience_s=1.0) as back_end:
+        first, last = back_end.crew.usable()
+        events = []
+        store = MemoryStore()
+        request = Request(parse(TEXT), local_target(1), trials=48, fresh=True, early=False)
+        for event in run(request, CPU, store, tmp_path, pools=lambda: Pools(back_end)):
+            events.append(event)
+            if isinstance(event, SlotNews) and "disagree" in event.news:
+                back_end.crew.set_aside(first, "its machine leaves")
+    told = [one.news for one in events if isinstance(one, SlotNews)]
+    assert f"slot {last} is used all the same: no other one is there" in told
+    outcomes = [one.outcome for one in store.export() if one.race is None]
+    assert len(outcomes) == 48
+    assert all(isinstance(one, Measured) for one in outcomes)
 
 
 @pytest.mark.slow
