@@ -20,33 +20,25 @@ cluster.md.
 """
 
 import argparse
-import json
 import os
-import secrets
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import pairwise
 from math import exp, log
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from ansorpy.cluster.bridged import BridgedSlots
-from ansorpy.cluster.crew import Crew
 from ansorpy.cluster.pool import ClusterBackEnd
 from ansorpy.cluster.processes import MAIN, ProcessSlots
-from ansorpy.cluster.ray.environment import TOKEN_FILE, ray_environment
-from ansorpy.cluster.share import own_share, share_variables
+from ansorpy.cluster.ray.environment import TOKEN_FILE
 from ansorpy.events import Derived, Finished, RoundDone
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.cores import usable_cores
@@ -59,165 +51,46 @@ from ansorpy.tuner.parts.pools import CLUSTER_POOLS, Pools
 from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tasks.history import cost_of
 from ansorpy.tuner.tune import run
+from benchmarks.cluster_machines import (
+    CANDIDATE_S,
+    MODULE,
+    UP_S,
+    KeptSlots,
+    cluster,
+    clusters,
+    complete,
+    ip,
+    kept,
+    started,
+)  # fmt: skip
 from benchmarks.common import RESULTS, Results, Row, publish, say, table
 from benchmarks.machine import run_facts
+from tests.kill.processes import processes
 from tests.measure.fake import BACKEND, matmul, program
 
 TEXT: Final = "def mm(float(512,512) A, float(512,512) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
-CANDIDATE_S: Final = 0.1  # build and trial of a product of 512 with one thread and one builder
-BRIDGE: Final = "anp-bridge"
-MODULE: Final = "tests.cluster.formula_slot"
-UP_S: Final = 90.0
+WORDS: Final = {  # words of the command of a process, by its kind
+    "slot": (f"-m {MODULE}",),
+    "node": ("raylet/raylet", "ansorpy_slot_0"),
+    "head": ("gcs/gcs_server",),
+}
 CRASHES: Final = 1000
 HANGS: Final = 100
-ROOT: Final = Path(__file__).parent.parent
-
-
-class Machines:
-    """A head and machines with one slot each, as processes or in network namespaces."""
-
-    def __init__(self, way: str, count: int, folder: Path, orders: Mapping[str, Any]) -> None:
-        self._orders = orders
-        spaces = way == "namespaces"
-        token = folder / "token"
-        token.write_text(secrets.token_hex(24))
-        os.environ[TOKEN_FILE] = str(token)
-        self._log = folder / "log"
-        host, port = "10.77.0.1" if spaces else "127.0.0.1", f"{free_port()}"
-        self.head_at = f"{host}:{port}"
-        self.running = [self._start([], "cluster", "head", "--port", port, "--address", host)]
-        for k in range(count):
-            inside = ["ip", "netns", "exec", f"anp{k}"] if spaces else []
-            address = f"10.77.0.{10 + k}" if spaces else host
-            words = "slot", "--cluster", self.head_at, "--address", address
-            self.running.append(self._start(inside, *words))
-
-    def _start(self, inside: Sequence[str], *words: str) -> "subprocess.Popen[bytes]":
-        return started(words, self._orders, self._log, inside)
-
-    def log(self) -> str:
-        """Return the newest lines of the machines."""
-        return self._log.read_text()[-3000:]
-
-    def close(self) -> None:
-        """End all machines, the head last."""
-        for one in reversed(self.running):
-            one.terminate()
-        for one in self.running:
-            with suppress(subprocess.TimeoutExpired):
-                one.wait(20)
-
-
-def started(
-    words: Sequence[str], orders: Mapping[str, Any], log: Path, inside: Sequence[str] = ()
-) -> "subprocess.Popen[bytes]":
-    """Start a command of ansorpy, whose slots follow orders."""
-    told = json.dumps({"sleep": CANDIDATE_S, **orders})
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "ANSORPY_TEST_SLOT": told}
-    with log.open("ab") as out:
-        return subprocess.Popen(
-            [*inside, sys.executable, "-m", "ansorpy", *words], env=env, stdout=out,
-            stderr=out, cwd=ROOT, start_new_session=True,
-        )  # fmt: skip
-
-
-def free_port() -> int:
-    """Return a port that no program listens on."""
-    with socket.create_server(("", 0)) as listening:
-        return int(listening.getsockname()[1])
-
-
-class KeptSlots(BridgedSlots):
-    """Slots that outlive a back end."""
-
-    def close(self) -> None:
-        """Do nothing: `end` ends them."""
-
-    def end(self) -> None:
-        """End the bridge."""
-        super().close()
-
-
-@contextmanager
-def namespaces(count: int) -> Iterator[None]:
-    """Make network namespaces anp0, anp1, ... that reach this one over a bridge."""
-    remove(count)
-    ip("link add", BRIDGE, "type bridge")
-    ip("addr add 10.77.0.1/24 dev", BRIDGE)
-    ip("link set", BRIDGE, "up")
-    try:
-        for k in range(count):
-            ip(f"netns add anp{k}")
-            ip(f"link add anpv{k} type veth peer name anpe{k} netns anp{k}")
-            ip(f"link set anpv{k} master {BRIDGE} up")
-            ip(f"-n anp{k} addr add 10.77.0.{10 + k}/24 dev anpe{k}")
-            ip(f"-n anp{k} link set anpe{k} up")
-            ip(f"-n anp{k} link set lo up")
-        yield
-    finally:
-        remove(count)
-
-
-def remove(count: int) -> None:
-    """Remove the namespaces, and the bridge."""
-    for k in range(count):
-        for words in (["link", "del", f"anpv{k}"], ["netns", "del", f"anp{k}"]):
-            subprocess.run(["ip", *words], capture_output=True, check=False)
-    subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
-
-
-def ip(*words: str) -> None:
-    """Run the command `ip`."""
-    subprocess.run(["ip", *" ".join(words).split()], check=True)
-
-
-@contextmanager
-def clusters(
-    way: str, count: int, tenants: Sequence[str], module: str = MODULE, **orders: Any
-) -> Iterator[tuple[str, list[KeptSlots]]]:
-    """Yield a head, and the slots of its machines for each of several tenants."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        if way == "namespaces":
-            stack.enter_context(namespaces(count))
-        machines = Machines(way, count, folder, orders)
-        stack.callback(machines.close)
-        found = [kept(machines.head_at, tenant, module) for tenant in tenants]
-        for slots in found:
-            stack.callback(slots.end)
-            if not complete(slots, count):
-                raise SystemExit(machines.log())
-        yield machines.head_at, found
-
-
-def kept(head: str, tenant: str, module: str) -> KeptSlots:
-    """Return the slots of a head."""
-    environment = {**ray_environment(), "PYTHONPATH": str(ROOT)}
-    return KeptSlots(head, environment, own_share(share_variables(tenant, 0, "")), module)
-
-
-@contextmanager
-def cluster(way: str, count: int) -> Iterator[KeptSlots]:
-    """Yield the slots of machines, once all are there."""
-    with clusters(way, count, ["one"]) as (_, (slots,)):
-        yield slots
-
-
-def complete(slots: KeptSlots, count: int) -> bool:
-    """Wait until there are as many slots; return whether they came."""
-    end_s = time.monotonic() + UP_S
-    while len(slots.present()) < count and time.monotonic() < end_s:
-        time.sleep(0.1)
-    return len(slots.present()) == count
 
 
 def search(slots: KeptSlots, trials: int) -> tuple[float, list[Record]]:
-    """Return the seconds from the first to the last round of a search, and its trials."""
-    store, target = MemoryStore(), local_target(1)
+    """Return the seconds and the trials of a search on slots."""
+    target = local_target(1)
     settings = MeasureSettings(run_timeout_s=2.0)
-    back_end = ClusterBackEnd(slots, target, settings, Crew(slots, target))
+    return searched(ClusterBackEnd(slots, target, settings), trials)
+
+
+def searched(back_end: ClusterBackEnd, trials: int, seed: int = 0) -> tuple[float, list[Record]]:
+    """Return the seconds from the first to the last round of a search, and its trials."""
+    store = MemoryStore()
     request = Request(
-        parse(TEXT), target, trials=trials, fresh=True, first_answer=False, race=False
+        parse(TEXT), local_target(1), trials=trials, fresh=True, first_answer=False, race=False,
+        seed=seed,
     )  # fmt: skip
     begin_s = end_s = time.monotonic()
     with tempfile.TemporaryDirectory() as out:
@@ -299,26 +172,19 @@ def kill(kind: str, slots: KeptSlots) -> float:
     if kind == "bridge":
         os.kill(slots.bridge.process.pid, signal.SIGKILL)
     else:
-        words = {"slot": f"{MODULE}", "node": "ansorpy_slot_0", "head": "gcs_server"}[kind]
-        ours = with_marker(os.environ[TOKEN_FILE])
-        found = [
-            one
-            for one in processes(words)
-            if one[0] in ours and (kind != "node" or "raylet/raylet" in one[1])
-        ]
-        os.kill(found[-1][0], signal.SIGKILL)
+        os.kill(max(of_cluster(*WORDS[kind])), signal.SIGKILL)
     return seconds_until_lost(slots)
 
 
-def processes(words: str) -> list[tuple[int, str]]:
-    """Return the processes whose command has some words, and the commands."""
+def of_cluster(*words: str) -> list[int]:
+    """Return the processes of the cluster's machines whose commands have some words."""
     found = []
-    for place in Path("/proc").glob("[0-9]*"):
+    for one in processes(os.environ[TOKEN_FILE]):
         with suppress(OSError):
-            command = (place / "cmdline").read_text().replace("\0", " ")
-            if words in command and "-m benchmarks" not in command and " -m ansorpy" not in command:
-                found.append((int(place.name), command))
-    return sorted(found)
+            command = Path(f"/proc/{one.pid}/cmdline").read_text().replace("\0", " ")
+            if all(word in command for word in words):
+                found.append(one.pid)
+    return found
 
 
 def shared(results: Results, trials: int) -> None:
@@ -389,7 +255,7 @@ def storm(results: Results) -> None:
     settings = MeasureSettings(backend=BACKEND, run_timeout_s=0.5)
     names = ["crash", "hang"] * HANGS + ["crash"] * (CRASHES - HANGS)
     with clusters("processes", 2, ["one"], MAIN) as (_, (slots,)):
-        marker, begin_s = os.environ[TOKEN_FILE], time.monotonic()
+        begin_s = time.monotonic()
         back_end = ClusterBackEnd(slots, local_target(2), settings)
         pool = back_end.open(dag, local_target(2), 0)
         outcomes = pool.measure([program(name, dag) for name in names])
@@ -397,10 +263,10 @@ def storm(results: Results) -> None:
         kinds = Counter(one.kind for one in outcomes if isinstance(one, Failed))
         alive = [pool.measure([program("good", dag)]) for _ in range(4)]
         stuck = sum(not isinstance(one, Measured) for (one,) in alive)
-        running = with_marker(marker)
+        running = of_cluster()
         pool.close()
     time.sleep(5.0)
-    left = with_marker(marker)
+    left = of_cluster()
     say(f"storm: {dict(kinds)} in {seconds:.1f} s, {stuck} of 4 later trials failed,"
         f" {len(left)} of {len(running)} processes left")  # fmt: skip
     row = {"experiment": "storm", "way": "processes", "count": 2, "seconds": seconds}
@@ -410,16 +276,6 @@ def storm(results: Results) -> None:
         "note": f"{kinds['crash']} crashes, {kinds['run-timeout']} time-outs, {stuck} of 4 later"
         f" trials failed, {len(left)} of {len(running)} processes left",
     })  # fmt: skip
-
-
-def with_marker(marker: str) -> list[int]:
-    """Return the processes, other than this one, whose environment has a text."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if marker.encode() in (place / "environ").read_bytes():
-                found.append(int(place.name))
-    return [pid for pid in found if pid != os.getpid()]
 
 
 class InFlight(ClusterBackEnd):
@@ -432,31 +288,14 @@ class InFlight(ClusterBackEnd):
         return self.fixed
 
 
-def identity(pools: Pools) -> Pools:
-    """Return the pools."""
-    return pools
-
-
 def real_search(
     sets: Sequence[Sequence[int]], rounds: int, seed: int, trials: int
 ) -> tuple[float, float]:
     """Return the trials per second of a real search on core sets, and its best time in seconds."""
-    store, target = MemoryStore(), local_target(1)
-    back_end = InFlight(ProcessSlots(sets), target, MeasureSettings())
+    back_end = InFlight(ProcessSlots(sets), local_target(1), MeasureSettings())
     back_end.fixed = rounds
-    request = Request(
-        parse(TEXT), target, trials=trials, fresh=True, first_answer=False, race=False, seed=seed
-    )  # fmt: skip
-    begin_s = end_s = time.monotonic()
-    with tempfile.TemporaryDirectory() as out:
-        pools = Pools(back_end, most=CLUSTER_POOLS)
-        for event in run(request, CPU, store, Path(out), pools=partial(identity, pools)):
-            if isinstance(event, Derived):
-                begin_s = time.monotonic()
-            if isinstance(event, RoundDone):
-                end_s = time.monotonic()
-    best_s = min(cost_of(one.outcome) for one in store.export())
-    return trials / (end_s - begin_s), best_s
+    seconds, records = searched(back_end, trials, seed)
+    return trials / seconds, min(cost_of(one.outcome) for one in records)
 
 
 def in_flight(results: Results, times: int, trials: int) -> None:

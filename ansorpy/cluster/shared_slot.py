@@ -32,7 +32,7 @@ Reply = tuple[str, bytes]  # "answer", "returned" or "lost"; a frame, or a reaso
 
 
 @dataclass(slots=True)
-class Guest:
+class TuningDaemon:
     """A tuning, and its daemon."""
 
     share: ClusterUser
@@ -45,7 +45,7 @@ class Guest:
 class Activity:
     """The question that has the slot."""
 
-    guest: Guest
+    daemon: TuningDaemon
     method: str
     trials: int
     begin_s: float
@@ -72,7 +72,7 @@ class SharedSlot:
     ) -> None:
         self._command, self._hours, self._folder = command, hours or Hours(), folder
         self._clock, self._now = clock, now
-        self._guests: dict[str, Guest] = {}
+        self._daemons: dict[str, TuningDaemon] = {}
         self._turns = Turns(clock)
         self._granted: dict[SlotTurn, asyncio.Future[bool]] = {}
         self._activity: Activity | None = None
@@ -85,12 +85,17 @@ class SharedSlot:
         leaves = self._folder is not None and (self._folder / LEAVING).exists()
         return self._hours.open_at(self._now()) and not leaves
 
+    def _back(self) -> str:
+        """Return when the hours begin again; "" within them."""
+        now = self._now()
+        return "" if self._hours.open_at(now) else self._hours.until(now)
+
     def _tell_busy(self) -> None:
         """Make or remove the file that tells whether a daemon runs."""
         if self._folder is not None:
             file = self._folder / f"{BUSY}{os.getpid()}"
             with suppress(OSError):
-                file.touch() if self._guests else file.unlink(missing_ok=True)
+                file.touch() if self._daemons else file.unlink(missing_ok=True)
 
     async def join(self, share: ClusterUser) -> None:
         """Start the daemon of a tuning, within the hours; an older one of it ends."""
@@ -100,7 +105,7 @@ class SharedSlot:
         while not self._is_open():
             await asyncio.sleep(LOOK_S)
         process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE)
-        self._guests[share.driver] = Guest(share, process, self._clock())
+        self._daemons[share.driver] = TuningDaemon(share, process, self._clock())
         self._tell_busy()
 
     async def ask(
@@ -111,18 +116,18 @@ class SharedSlot:
         Args:
             limit_s: seconds from its begin until its daemon ends.
         """
-        guest = self._guests.get(driver)
-        if guest is None:
+        daemon = self._daemons.get(driver)
+        if daemon is None:
             return "returned", b"the slot rests, or does not know this tuning"
-        guest.seen_s = self._clock()
-        async with guest.lock:
+        daemon.seen_s = self._clock()
+        async with daemon.lock:
             if method in AT_ONCE:
-                return await self._answer(guest, frame, limit_s)
-            turn = self._turns.enter(guest.share)
+                return await self._answer(daemon, frame, limit_s)
+            turn = self._turns.enter(daemon.share)
             try:
                 if not await self._turn(turn):
                     return "returned", b"the slot rests"
-                return await self._carry_out(guest, frame, limit_s, method, trials)
+                return await self._carry_out(daemon, frame, limit_s, method, trials)
             finally:
                 self._turns.end(turn)
                 self._go_on()
@@ -148,13 +153,13 @@ class SharedSlot:
             asyncio.get_running_loop().call_later(wait_s, self._go_on)
 
     async def _carry_out(
-        self, guest: Guest, frame: bytes, limit_s: float, method: str, trials: int
+        self, daemon: TuningDaemon, frame: bytes, limit_s: float, method: str, trials: int
     ) -> Reply:
         begin_s = self._clock()
-        self._activity = Activity(guest, method, trials, begin_s)
+        self._activity = Activity(daemon, method, trials, begin_s)
         try:
             self._make_way()
-            reply = await self._answer(guest, frame, limit_s)
+            reply = await self._answer(daemon, frame, limit_s)
         finally:
             self._activity = None
             self._busy_s += self._clock() - begin_s
@@ -165,8 +170,8 @@ class SharedSlot:
                 self._drift = drift(measured) or self._drift
         return reply
 
-    async def _answer(self, guest: Guest, frame: bytes, limit_s: float) -> Reply:
-        process = guest.process
+    async def _answer(self, daemon: TuningDaemon, frame: bytes, limit_s: float) -> Reply:
+        process = daemon.process
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -181,46 +186,45 @@ class SharedSlot:
             reason = f"the slot did not answer within {limit_s:.0f} s"
         except (asyncio.IncompleteReadError, OSError) as error:
             reason = f"the process of the slot ended before it answered: {error}"
-        await self._end(guest)
+        await self._end(daemon)
         return "lost", reason.encode()
 
-    async def _end(self, guest: Guest) -> None:
+    async def _end(self, daemon: TuningDaemon) -> None:
         """End the daemon of a tuning, and forget it."""
-        if self._guests.get(guest.share.driver) is guest:
-            del self._guests[guest.share.driver]
+        if self._daemons.get(daemon.share.driver) is daemon:
+            del self._daemons[daemon.share.driver]
         with suppress(ProcessLookupError):
-            guest.process.kill()
-        await guest.process.wait()
+            daemon.process.kill()
+        await daemon.process.wait()
         self._tell_busy()
 
     async def leave(self, driver: str) -> None:
         """End the daemon of a tuning that has ended; others and unknown ones are left alone."""
-        guest = self._guests.get(driver)
-        if guest is not None:
-            await self._end(guest)
+        daemon = self._daemons.get(driver)
+        if daemon is not None:
+            await self._end(daemon)
 
     def seen(self, driver: str) -> str:
         """Note that a tuning is there; return "known", "unknown", or until when the slot rests."""
-        guest = self._guests.get(driver)
-        if guest is not None:
-            guest.seen_s = self._clock()
+        daemon = self._daemons.get(driver)
+        if daemon is not None:
+            daemon.seen_s = self._clock()
             return "known"
-        return "unknown" if self._is_open() else self._hours.until(self._now())
+        return "unknown" if self._is_open() else self._back()
 
     def state(self) -> dict[str, Any]:
         """Return the activity and the totals of the slot: values of JSON."""
         now_s, activity = self._clock(), self._activity
         doing = activity and {
-            "tenant": activity.guest.share.tenant,
-            "job": activity.guest.share.job,
+            "tenant": activity.daemon.share.tenant,
+            "job": activity.daemon.share.job,
             "method": activity.method,
             "trials": activity.trials,
             "seconds": now_s - activity.begin_s,
         }
-        is_open = self._is_open()
         return {
-            "state": "busy" if doing else "idle" if is_open else "resting",
-            "until": "" if is_open else self._hours.until(self._now()),
+            "state": "busy" if doing else "idle" if self._is_open() else "resting",
+            "until": self._back(),
             "doing": doing,
             "waiting": self._turns.waiting,
             "busy_s": self._busy_s + (now_s - activity.begin_s if activity else 0.0),
@@ -237,8 +241,8 @@ class SharedSlot:
     async def look(self) -> None:
         """End daemons of tunings that are gone; end all work outside the hours."""
         now_s = self._clock()
-        for guest in [one for one in self._guests.values() if one.seen_s < now_s - ABSENT_S]:
-            await self._end(guest)
+        for daemon in [one for one in self._daemons.values() if one.seen_s < now_s - ABSENT_S]:
+            await self._end(daemon)
         self._make_way()
         if self._is_open():
             self._closed_s = None
@@ -249,10 +253,10 @@ class SharedSlot:
                 granted.set_result(False)
         activity = self._activity
         if activity is None:
-            for guest in list(self._guests.values()):
-                await self._end(guest)
+            for daemon in list(self._daemons.values()):
+                await self._end(daemon)
         elif self._closed_s < now_s - LEAVE_S:
-            await self._end(activity.guest)
+            await self._end(activity.daemon)
 
     def _make_way(self) -> None:
         """Ask a measurement for its outcomes by now if a higher priority waits, or hours end."""
@@ -262,4 +266,4 @@ class SharedSlot:
         if self._turns.urgent() or not self._is_open():
             activity.asked = True
             with suppress(ProcessLookupError):
-                activity.guest.process.send_signal(GIVE_WAY)
+                activity.daemon.process.send_signal(GIVE_WAY)

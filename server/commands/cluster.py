@@ -1,7 +1,6 @@
 """`ansorpy cluster` and `ansorpy slot`: the machines of a cluster that measure."""
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,20 +51,18 @@ def slot(
     from ansorpy.records import target_digest
     from ansorpy.units import counted
 
-    folder = Path(tempfile.mkdtemp(prefix="ansorpy-slots-"))
-    with wrong_input():
+    with wrong_input(), tempfile.TemporaryDirectory(prefix="ansorpy-slots-") as name:
+        folder = Path(name)
         head = head_address(cluster)
         usable = usable_cores()
         sets = core_sets(usable, cores or len(usable))
         environment = node.slot_environment(sets, hours, folder)
-    kind = target_digest(local_target(len(sets[0])))
-    slots = f"{counted(len(sets), 'slot')} of {counted(len(sets[0]), 'core')}"
-    typer.echo(f"{slots}, kind {kind}, for {head}")
-    command = node.slot_command(head, len(sets), kind, address or node.address_towards(head))
-    try:
+        kind = target_digest(local_target(len(sets[0])))
+        host = address or node.address_towards(head)
+        slots = f"{counted(len(sets), 'slot')} of {counted(len(sets[0]), 'core')}"
+        typer.echo(f"{slots}, kind {kind}, for {head}")
+        command = node.slot_command(head, len(sets), kind, host)
         node.kept_running(command, environment, _tell, partial(node.leave, folder))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @app.command()
@@ -102,13 +99,12 @@ def status(
     command = [sys.executable, "-m", "ansorpy.cluster.ray.survey", head]
     reason = f"it does not answer within {SURVEY_S:.0f} s"
     told: dict[str, Any] = {}
-    with suppress(subprocess.TimeoutExpired, ValueError):
+    with suppress(subprocess.TimeoutExpired):
         found = subprocess.run(
-            command, env=environment, capture_output=True, timeout=SURVEY_S,
-            check=False,
-        )  # fmt: skip
-        told = json.loads(found.stdout)
-        reason = told["reason"]
+            command, env=environment, capture_output=True, timeout=SURVEY_S, check=False, text=True
+        )
+        told = json.loads(found.stdout) if found.stdout else {}
+        reason = told["reason"] if told else f"its survey ended: {found.stderr.strip()[-500:]}"
     if reason:
         typer.echo(f"ansorpy: cannot reach the cluster at {head} because {reason}", err=True)
         raise typer.Exit(4)

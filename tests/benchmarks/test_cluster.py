@@ -11,7 +11,8 @@ if find_spec("ray") is None:
     pytest.skip("Ray is not installed: pip install ansorpy[ray]", allow_module_level=True)
 
 from ansorpy.records import Record
-from benchmarks.cluster import KeptSlots, cluster, judged, kill, later, search, shares_of
+from benchmarks.cluster import judged, kill, later, search, shares_of
+from benchmarks.cluster_machines import KeptSlots, cluster
 
 pytestmark = pytest.mark.night
 RIGHT = {"lost": 0, "twice": 0, "failed": 0}

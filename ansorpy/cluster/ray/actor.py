@@ -3,17 +3,23 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import ray
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ansorpy.cluster.hours import Hours
 from ansorpy.cluster.processes import MAIN
-from ansorpy.cluster.ray.environment import CORES, FOLDER, HOURS, SLOT
+from ansorpy.cluster.ray.environment import CORES, FOLDER, HOURS, NAMESPACE, SLOT
+from ansorpy.cluster.ray.node import driver_node
 from ansorpy.cluster.share import ClusterUser
 from ansorpy.cluster.shared_slot import Reply, SharedSlot
+
+AWAY: Final = (RayError, OSError, RuntimeError, ValueError)  # Ray raises them if the head is away
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
@@ -60,6 +66,19 @@ class SlotActor:
     async def state(self) -> bytes:
         """Return the state of the slot as JSON."""
         return json.dumps({"cores": self._cores, **self._slot.state()}).encode()
+
+
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Let this process be a driver of the cluster at HOST:PORT.
+
+    Raises:
+        ConnectionError: the head does not answer within a minute; or another one of AWAY.
+    """
+    with driver_node(address):
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+        yield
+        ray.shutdown()
 
 
 def slot_actor(node: str, resource: str, module: str = MAIN) -> Any:

@@ -30,13 +30,11 @@ from threading import Lock, Thread
 from typing import Any, Final
 
 import ray
-from ray.exceptions import RayError
 
 from ansorpy.cluster.messages import read_frame, write_frame
 from ansorpy.cluster.processes import MAIN
-from ansorpy.cluster.ray.actor import slot_actor
-from ansorpy.cluster.ray.environment import NAMESPACE, SLOT
-from ansorpy.cluster.ray.node import driver_node
+from ansorpy.cluster.ray.actor import AWAY, connected, slot_actor
+from ansorpy.cluster.ray.environment import SLOT
 from ansorpy.cluster.share import ClusterUser
 from ansorpy.parent import end_with_parent
 
@@ -44,7 +42,6 @@ WATCH_S: Final = 1.0  # seconds between two looks at the nodes
 SEEN_S: Final = 5.0  # seconds between two signs of life to a slot, and to the tuning
 SILENT_S: Final = 60.0  # seconds without an answer to a sign of life until a slot is lost
 LEAVE_S: Final = 3.0
-AWAY: Final = (RayError, OSError, RuntimeError, ValueError)  # Ray raises them if the head is away
 
 
 @dataclass(slots=True)
@@ -213,16 +210,12 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
     end_with_parent(signal.SIGTERM)
-    with driver_node(sys.argv[1]):
-        ray.init(
-            address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR"
-        )  # fmt: skip
+    with connected(sys.argv[1]):
         actors = SlotActors(out, ClusterUser(**json.loads(sys.argv[2])), *sys.argv[3:4])
         Thread(target=actors.watch, daemon=True).start()
         while (frame := read_frame(sys.stdin.buffer)) is not None:
             actors.take(frame)
         actors.leave()
-        ray.shutdown()
 
 
 if __name__ == "__main__":

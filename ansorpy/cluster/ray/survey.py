@@ -17,13 +17,11 @@ from typing import Any, Final
 import ray
 from ray.exceptions import RayError
 
-from ansorpy.cluster.ray.actor import actor_name
+from ansorpy.cluster.ray.actor import AWAY, actor_name, connected
 from ansorpy.cluster.ray.environment import NAMESPACE, SLOT
-from ansorpy.cluster.ray.node import driver_node
 from ansorpy.parent import end_with_parent
 
 EVERY_S: Final = 5.0
-AWAY: Final = (RayError, OSError, RuntimeError, ValueError)  # Ray raises them without a head
 STATE_S: Final = 5.0  # seconds for the states of all slots
 UNUSED: Final[dict[str, Any]] = {  # the state of a slot that no tuning has used by now
     "cores": [], "state": "idle", "until": "", "doing": None, "waiting": 0, "busy_s": 0.0,
@@ -67,25 +65,24 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
     end_with_parent(signal.SIGTERM)
-    with driver_node(sys.argv[1]):
+    try:
+        with connected(sys.argv[1]):
+            survey(out, "--watch" in sys.argv)
+    except AWAY as error:
+        tell(out, [], str(error))
+        raise SystemExit(1) from None
+
+
+def survey(out: int, watch: bool) -> None:
+    """Print the slots once, or every few seconds until the standard input ends."""
+    while True:
         try:
-            ray.init(
-                address=sys.argv[1], namespace=NAMESPACE, log_to_driver=False,
-                logging_level="ERROR",
-            )  # fmt: skip
-        except (*AWAY, ConnectionError) as error:
+            tell(out, slots(), "")
+        except AWAY as error:
             tell(out, [], str(error))
-            raise SystemExit(1) from None
-        while True:
-            try:
-                tell(out, slots(), "")
-            except AWAY as error:
-                tell(out, [], str(error))
-            if "--watch" not in sys.argv:
-                break
-            if select.select([sys.stdin], [], [], EVERY_S)[0] and not os.read(0, 1 << 16):
-                break
-        ray.shutdown()
+        ready = watch and select.select([sys.stdin], [], [], EVERY_S)[0]
+        if not watch or (ready and not os.read(0, 1 << 16)):
+            return
 
 
 def tell(out: int, listed: list[dict[str, Any]], reason: str) -> None:
