@@ -248,7 +248,7 @@ LINES = {
     "ansorpy/artifact": 4_200,
     "ansorpy/bundle": 2_920,
     "ansorpy/client": 1_340,
-    "ansorpy/cluster": 2_710,
+    "ansorpy/cluster": 2_740,
     "ansorpy/codegen": 12_260,
     "ansorpy/cost": 1_540,
     "ansorpy/expr": 2_150,
