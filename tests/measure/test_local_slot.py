@@ -87,11 +87,9 @@ def test_a_library_is_checked_and_timed_through_its_own_functions() -> None:
     assert answer_of(slot, TrialRequest(library, None, fresh=True, first_only=True)) == QUICK
     assert [(job.backend, job.folder) for job in worker.jobs] == [(SHARED, str(FIRST))]
     slot, worker = slot_of(2, [QUICK])
-    libraries = Scripted([QUICK])
-    slot.workers.library_runner = cast(Worker, libraries)
+    slot.workers.runner = cast(Worker, Scripted([]))
     assert answer_of(slot, TrialRequest(library, None)) == QUICK
-    assert [function for function, _, _ in worker.calls] == ["glance_at", "check"]
-    assert [function for function, _, _ in libraries.calls] == ["prepare", "time_parallel"]
+    assert [function for function, _, _ in worker.calls] == ["glance_at", "time_parallel", "check"]
 
 
 @pytest.mark.parametrize("cores", [1, 2])

@@ -1,8 +1,8 @@
 """A slot of local worker processes; see `measure.protocols.Slot`.
 
 On one thread the slot worker checks and times a kernel in one call. On several threads, and in
-copies side by side, the slot worker looks at the first case, the runner times, and the slot worker
-checks every case of a kernel that leads.
+copies side by side, the slot worker looks at the first case, the runner times (the slot worker, if
+it is a library), and the slot worker checks every case of a kernel that leads.
 """
 
 import time
@@ -142,11 +142,12 @@ class LocalSlot:
         if isinstance(glanced, Failed):
             return glanced
         # A library starts threads of its own, which OpenMP in the runner would have bound. Copies
-        # have one thread each, which binds itself to its core.
+        # have one thread each, which binds itself to its core. The fork server of the slot has
+        # loaded all modules: it replaces the child with these threads in some milliseconds.
         own_threads = job.backend == SHARED and not job.sampling.cores
-        runner = workers.library_runner if own_threads else workers.runner
-        # A runner that was replaced imports first; its imports do not count against the time-out.
-        yield WorkerCall(runner, PREPARE, job.backend, START_S)
+        runner = workers.slot if own_threads else workers.runner
+        if not own_threads:  # a runner that was replaced imports first, outside of the time-out
+            yield WorkerCall(runner, PREPARE, job.backend, START_S)
         outcome = yield from self._time(runner, "time_parallel", job, False)
         if not isinstance(outcome, Measured):
             return outcome

@@ -1,11 +1,10 @@
 """The local processes that build and measure for one task: builders, slot, runner, racers.
 
 builders   one worker per core; idle while their core is timed on
-slot       checks, and times on one thread, in a fresh child per batch and per process of a race
+slot       checks, and times on one thread, in a fresh child per batch and per process of a race;
+           times libraries on several threads, which they start, in a child that ends with them
 runner     times on several threads, in one long-lived child: an OpenMP runtime must not be forked
            after it has started
-library_runner
-           times libraries on several threads, which they start, in one long-lived child
 racers     fresh interpreters for finalists and baselines on several threads
 caller     calls delivered files, on a core beside the slot
 """
@@ -86,7 +85,6 @@ class WorkerPool:
         ]
         self.slot = self.worker(self._cores)
         self.runner = self.worker(self._cores, threads=cores, bare=True, early=True)
-        self.library_runner = self.bare_worker()  # starts at its first call
         self.caller: Worker | None = None  # has loaded numba; on a core of its own
 
     @property
@@ -104,7 +102,7 @@ class WorkerPool:
         """Every worker but the racers."""
         builders = (one.worker for one in self.builders)
         callers = () if self.caller is None else (self.caller,)
-        return (*builders, self.slot, self.runner, self.library_runner, *callers)
+        return (*builders, self.slot, self.runner, *callers)
 
     def start(self) -> None:
         """Start the workers of a first answer; they import while this process goes on."""
