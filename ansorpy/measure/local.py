@@ -14,6 +14,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import SHARED
 from ansorpy.measure.code_cache import CodeCache
+from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.free_memory import free_memory
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool, Memory
@@ -52,7 +53,8 @@ class LocalProcesses:
     def __init__(self, target: Target, settings: MeasureSettings) -> None:
         count = max(target.host_threads, len(settings.sampling.cores))
         self.workers = WorkerPool(count, settings)
-        self.queue = BuildQueue(self.workers.builders, self.workers.quiet, CodeCache())
+        cores = len(usable_cores())
+        self.queue = BuildQueue(self.workers.builders, self.workers.quiet, CodeCache(), cores)
 
     @contextmanager
     def intact(self) -> Generator[None]:

@@ -130,6 +130,15 @@ def test_the_last_builder_is_left_to_the_caller() -> None:
     assert builder.built == []
 
 
+def test_an_only_builder_works_beside_the_caller_if_there_is_another_core() -> None:
+    batches = in_process(TARGET, measured)
+    queue = batches.queue
+    beside = BuildQueue(queue.builders, queue.quiet, queue.cache, cores=2)
+    beside.prebuild([batches.request_of(one) for one in candidates(2)], 1.0)
+    (builder,), _ = parts(batches)
+    assert len(builder.built) == 2
+
+
 def test_a_failed_build_is_an_outcome_and_reaches_no_slot() -> None:
     good = candidates(1)[0]
     bad = Unbound(good.plan, (*good.row, 1), None)

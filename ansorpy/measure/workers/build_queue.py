@@ -19,12 +19,18 @@ class BuildQueue:
 
     Args:
         quiet: cores that no build may occupy while something is timed.
+        cores: of this machine, of which the caller occupies one; one per builder unless given.
     """
 
     def __init__(
-        self, builders: Sequence[Builder], quiet: frozenset[int], cache: CodeCache
+        self,
+        builders: Sequence[Builder],
+        quiet: frozenset[int],
+        cache: CodeCache,
+        cores: int | None = None,
     ) -> None:
         self.builders = tuple(builders)
+        self._beside = (cores or len(self.builders)) - 1  # builders that work beside the caller
         self.quiet = quiet
         self.cache = cache
         self.batches: dict[Builder, Batch] = {}  # in progress
@@ -65,7 +71,7 @@ class BuildQueue:
     ) -> None:
         """Start to build the missing requests on idle builders; return at once.
 
-        One builder stays without work, because the caller occupies a core. Builders on quiet cores
+        One core stays without a build, because the caller occupies it. Builders on quiet cores
         come last: a batch in progress there would delay the next measurement.
 
         Args:
@@ -75,7 +81,7 @@ class BuildQueue:
             self._following = tuple(requests), timeout_s
             return
         order = sorted(self.builders, key=self.disturbs)
-        self._share(order[: len(order) - 1], requests, timeout_s)
+        self._share(order[: self._beside], requests, timeout_s)
 
     def start_following(self, beside: bool) -> None:
         """Start the requests that wait; `beside` a measurement, on builders off its cores only."""

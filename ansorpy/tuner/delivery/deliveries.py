@@ -124,11 +124,15 @@ class Deliveries:
             yield from each_told(task, found.event(task, self._budget.spent_s))
 
     def choose_answer(self, task: Task, model: CostModel, seed: int, kind: Answer) -> None:
-        """Take the best known candidate, or the choices of the model, and start to build them."""
+        """Take the best known candidate, or the choices of the model, and start to build them.
+
+        If choices of another task wait, they are measured first: these are built after that.
+        """
         timer = self._timed_again if kind == "several" and not self._repeatable else None
+        later = bool(self._attempts)
         attempts = self._attempts[task.name] = first_answer.attempts_of(task, model, seed, timer)
         if attempts and self._hasty:
-            first_answer.prebuild(task, attempts[0], self._pools.racing(task))
+            first_answer.prebuild(task, attempts[0], self._pools.racing(task), later)
 
     def first_answer(self, task: Task) -> Iterator[FirstAnswer]:
         """Deliver the fastest choice of `choose_answer`, unless all fail.

@@ -22,6 +22,7 @@ from ansorpy.tuner.requests.request import Request
 from ansorpy.tuner.tasks.task import Task
 
 OPEN_POOLS = 3  # open pools at most; each holds a process per core and the reference results
+FEW_TASKS = 6  # first answers for which a second builder, which imports for 0.6 s, does not pay
 CLUSTER_POOLS = ROUNDS + 4  # likewise, on slots: each task of a round that is under way has one
 
 
@@ -112,7 +113,7 @@ def shared_pools(request: Request, settings: MeasureSettings | None = None) -> P
     """
     settings = settings or MeasureSettings()
     if not request.trials:
-        few = len(request.dags) <= OPEN_POOLS
+        few = len(request.dags) <= FEW_TASKS
         settings = replace(settings, runner=False, builders=1 if few else settings.builders)
     if request.copies > 1:
         cores = tuple(sorted(slot_cores(request.copies)))

@@ -163,9 +163,15 @@ def attempts_of(
     return [one for one in (together, *([one] for one in rest[:ATTEMPTS])) if one]
 
 
-def prebuild(task: Task, candidates: Sequence[Candidate], pool: RacePool) -> None:
-    """Start to build the libraries of candidates beside other work; return at once."""
-    pool.prebuild(*(export for _, export in exports_of(task, candidates).values()))
+def prebuild(
+    task: Task, candidates: Sequence[Candidate], pool: RacePool, later: bool = False
+) -> None:
+    """Start to build the libraries of candidates beside other work; return at once.
+
+    Args:
+        later: as `RacePool.prebuild` takes it.
+    """
+    pool.prebuild(*(one for _, one in exports_of(task, candidates).values()), later=later)
 
 
 def deliver_library(
