@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from ansorpy.parent import end_with_parent
 from ansorpy.tracing.answers import TUNED, KeptAnswer, kept, known
 from ansorpy.tracing.work import TracedWork
 
-NICENESS: Final = 19  # the lowest priority: calls of the user come first
+NICENESS: Final = 19  # the lowest priority, where the scheduler has no idle class
 ROUNDS: Final = 20  # turns of each bundle in the race
 TURN_S: Final = 0.01  # seconds of a turn, at least one call
 LEAST_GAIN: Final = 1.02  # times of two bundles differ by as much without a reason
@@ -68,13 +69,24 @@ def tune(folder: Path, trials: int) -> KeptAnswer:
         return kept(folder, copy, TUNED, trials)
 
 
+def step_aside() -> None:
+    """Let this process, and processes that it starts, run on cores that have no other work.
+
+    A call of the user so pauses the tuning on the cores that it uses, at no cost of its own
+    (ADR-0215).
+    """
+    os.nice(NICENESS)
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Tune the work of the folder that the command line names; return the exit code."""
     folder, trials, parent = arguments
     end_with_parent()
     if os.getppid() != int(parent):  # it ended before
         return 1
-    os.nice(NICENESS)
+    step_aside()
     tune(Path(folder), int(trials))
     return 0
 
