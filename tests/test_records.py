@@ -141,7 +141,7 @@ class TestJsonlStore(StoreContract):
         JsonlStore(path).append([trial(1.0), trial(2.0)])
         whole = path.read_bytes()
         path.write_bytes(whole[:-20])
-        store = JsonlStore(path)
+        store = JsonlStore(str(path))
         assert store.all(KEY) == (trial(1.0),)
         store.append([trial(3.0)])
         assert JsonlStore(path).all(KEY) == (trial(1.0), trial(3.0))

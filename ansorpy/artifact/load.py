@@ -41,13 +41,14 @@ class LoadedKernel:
     many times, is the fastest way. `file` is the imported file: `driver.py` of kernels for a GPU,
     `kernel.py`, or `native.py` for the exported library; unless given, the first of them that is
     there. Kernels for a GPU take arrays of the device as well (see `DeviceRunner.run`).
-    A pickle of a kernel holds its package; a copy of a kernel is the kernel itself.
+    A pickle of a kernel holds its digest, and the path of its file; its package if it has no file.
+    A copy of a kernel is the kernel itself.
 
     Raises:
         PackageError: the manifest or the library is damaged, or the file cannot be imported here.
     """
 
-    def __init__(self, package: Package, file: str | None = None) -> None:
+    def __init__(self, package: Package, file: str | None = None, path: Path | None = None) -> None:
         names = (DRIVER, "kernel.py", NATIVE)
         file = file or next((name for name in names if name in package.files), NATIVE)
         self._on_gpu = DRIVER in package.files
@@ -57,8 +58,8 @@ class LoadedKernel:
             manifest.check_fields(package.manifest, manifest.TIMED, package.place)
         if file == NATIVE:
             check_native(package)
-        self.digest = package.digest
-        self._file = file
+        self.digest, self._file = package.digest, file
+        self._path = None if path is None else path.absolute()
         self.manifest: Mapping[str, Any] = package.manifest
         self._tensors = [(tensor["name"], tensor["dtype"]) for tensor in self.manifest["inputs"]]
         self._names = [name for name, _ in self._tensors]
@@ -109,9 +110,10 @@ class LoadedKernel:
 
         return torch_op(self, f"ansorpy::{self._file.removesuffix('.py')}_{self.digest}")
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes, str, str]]:
-        """Pickle the bytes of the package: the kernel may have no file, and needs none."""
-        return _unpickled, (repacked(self._folder), self.digest, self._file)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes | str, str, str]]:
+        """Pickle the path of the file; the bytes of the package if it came from no file."""
+        source = repacked(self._folder) if self._path is None else str(self._path)
+        return _unpickled, (source, self.digest, self._file)
 
     def __copy__(self) -> "LoadedKernel":
         """Return the kernel itself: it has no state that a call changes."""
@@ -142,12 +144,26 @@ def _extents(tensor: Mapping[str, Any]) -> list[str]:
 
 
 @lru_cache(UNPICKLED)
-def _unpickled(data: bytes, digest: str, file: str) -> LoadedKernel:
-    """Import the kernel of a pickle, once; raise the errors of `load_package`."""
-    package = unbox(data, f"pickled kernel {digest[:12]}", digest)
+def _unpickled(source: bytes | str, digest: str, file: str) -> LoadedKernel:
+    """Import the kernel of a pickle, once; raise the errors of `load_package`.
+
+    Args:
+        source: its package, or the path of its file.
+    """
+    place, data, path = f"pickled kernel {digest[:12]}", source, None
+    if isinstance(source, str):
+        path = Path(source)
+        if not path.exists():
+            raise PackageError(
+                f"cannot unpickle a kernel because {path} is gone; expected the file that it came"
+                " from"
+            )
+        place, data = f"{place} ({path})", read_bytes(path)
+    assert isinstance(data, bytes)
+    package = unbox(data, place, digest)
     if file != NATIVE:  # the library checks the processor itself, without LLVM
         check_machine(package, package.place)
-    return LoadedKernel(package, file)
+    return LoadedKernel(package, file, path)
 
 
 def load_package(data: bytes, place: str, digest: str | None = None) -> LoadedKernel:
@@ -166,8 +182,10 @@ def load_package(data: bytes, place: str, digest: str | None = None) -> LoadedKe
 
 
 def load(path: Path) -> LoadedKernel:
-    """Import the kernel of a file; see `load_package`."""
-    return load_package(read_bytes(path), path.name)
+    """Import the kernel of a file, which its pickles name; see `load_package`."""
+    package = _read(path)
+    check_machine(package, package.place)
+    return LoadedKernel(package, path=path)
 
 
 def load_folder(folder: Path) -> LoadedKernel:
@@ -214,7 +232,7 @@ def load_native(path: PathLike[str] | str) -> LoadedKernel:
         PackageError: a byte is not as it was packed, there is no library, or this processor lacks
             a feature that its code needs; says why.
     """
-    return LoadedKernel(_read(Path(path)), NATIVE)
+    return LoadedKernel(_read(Path(path)), NATIVE, Path(path))
 
 
 def check_native(package: Package) -> None:

@@ -8,8 +8,9 @@ from typing import Any, Final, Protocol
 
 from platformdirs import user_cache_path
 
-from ansorpy.artifact.load import LoadedKernel, check_machine, load_folder, load_package
-from ansorpy.artifact.package import DIGEST_PREFIX, Package, parse_digest, read_bytes, unbox
+from ansorpy.artifact.load import LoadedKernel, check_machine, load_folder
+from ansorpy.artifact.load import load as load_kernel
+from ansorpy.artifact.package import DIGEST_PREFIX, Package, parse_digest, unbox
 from ansorpy.bundle.format import is_bundle
 from ansorpy.client.connection import address_of
 from ansorpy.client.service import Client
@@ -95,7 +96,7 @@ def load(
 
             return load_model(path, threads, verify=verify)
         _check_threads(path.name, threads)
-        return load_folder(path) if path.is_dir() else load_package(read_bytes(path), path.name)
+        return load_folder(path) if path.is_dir() else load_kernel(path)
     _check_threads(what[:19], threads)
     digest = parse_digest(what)
     kept = KernelCache() if cache is None else cache

@@ -27,9 +27,9 @@ class JsonlStore(MemoryStore):
     that were pasted, or a file that came from elsewhere, are `imported` (ADR-0021).
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: os.PathLike[str] | str) -> None:
         super().__init__()
-        self.path = path
+        self.path = path = Path(path)
         self.measured_path = path.with_name(f"{path.name}{MEASURED_SUFFIX}")
         if path.exists():
             # Bytes that are not UTF-8 become surrogates, which the reader refuses.

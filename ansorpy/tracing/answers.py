@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from ansorpy.artifact.load import load_package
-from ansorpy.artifact.package import DIGEST_PREFIX, read_bytes
+from ansorpy.artifact.load import load
+from ansorpy.artifact.package import DIGEST_PREFIX
 from ansorpy.bundle.format import is_bundle
 from ansorpy.bundle.load import load_model
 from ansorpy.errors import PackageError
@@ -51,7 +51,7 @@ class KeptAnswer:
         """
         if is_bundle(self.path):
             return load_model(self.path)
-        return load_package(read_bytes(self.path), self.path.name)
+        return load(self.path)
 
 
 def folder_of(work: TracedWork) -> Path:

@@ -213,6 +213,21 @@ def test_a_pickled_kernel_is_loaded_once_and_only_with_its_digest(kernel: Loaded
         pickle.loads(data.replace(b"return", b"retorn"))
 
 
+def test_a_pickle_of_a_kernel_names_its_file(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "mm.zip"
+    path.write_bytes(data)
+    kernel = load(path)
+    pickled = pickle.dumps(kernel)
+    assert len(pickled) < 1000
+    assert pickle.loads(pickled).digest == kernel.digest
+    with pytest.raises(PackageError, match=r"mm\.zip\): sha256 is .* expected 0{64}"):
+        pickle.loads(pickled.replace(kernel.digest.encode(), b"0" * 64))
+    path.rename(tmp_path / "moved.zip")
+    gone = pickle.dumps(kernel).replace(b"mm.zip", b"nn.zip")
+    with pytest.raises(PackageError, match=r"because /.*/nn\.zip is gone; expected the file that"):
+        pickle.loads(gone)
+
+
 def test_a_copy_of_a_kernel_is_the_kernel(kernel: LoadedKernel) -> None:
     assert copy.copy(kernel) is copy.deepcopy([kernel])[0] is kernel
 
