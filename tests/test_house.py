@@ -245,7 +245,7 @@ def decorator(node: ast.expr) -> str:
 # Lines of Python at most, by package, without its packages that have a row of their own. A commit
 # that needs more raises the row and says why in its body (CONTRIBUTING.md).
 LINES = {
-    "ansorpy/artifact": 4_200,
+    "ansorpy/artifact": 4_230,
     "ansorpy/bundle": 2_920,
     "ansorpy/client": 1_340,
     "ansorpy/cluster": 2_740,
@@ -257,7 +257,7 @@ LINES = {
     "ansorpy/graph": 7_415,
     "ansorpy/importers": 2_630,
     "ansorpy/loopir": 6_155,
-    "ansorpy/measure": 11_015,
+    "ansorpy/measure": 11_030,
     "ansorpy/model": 5_200,
     "ansorpy/oracle": 1_050,
     "ansorpy/plan": 3_285,
@@ -271,12 +271,12 @@ LINES = {
     "ansorpy/te": 3_375,
     "ansorpy/topi": 3_865,
     "ansorpy/tracing": 2_700,
-    "ansorpy/tuner": 10_380,
+    "ansorpy/tuner": 10_400,
     "ansorpy": 2_790,
     "rules": 1_985,
     "server": 18_200,
-    "tests": 82_500,
-    "benchmarks": 18_920,
+    "tests": 82_640,
+    "benchmarks": 19_180,
 }
 
 

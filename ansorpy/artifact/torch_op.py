@@ -5,19 +5,28 @@ torch is imported by `torch_op` only: the package neither needs nor installs it.
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ansorpy.errors import PackageError
 from ansorpy.te.dims import Dim
-
-if TYPE_CHECKING:
-    from ansorpy.artifact.load import LoadedKernel
 
 _operators: Final[dict[str, Callable[..., Any]]] = {}  # torch keeps an operator for ever
 _lock: Final = Lock()
 
 
-def torch_op(kernel: "LoadedKernel", name: str) -> Callable[..., Any]:
+class TorchKernel(Protocol):
+    """A function of NumPy arrays whose manifest names it, its inputs and its outputs."""
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """Its `name`; `inputs` and `outputs` with name, shape and dtype of each."""
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        """The function of arrays."""
+
+
+def torch_op(kernel: TorchKernel, name: str) -> Callable[..., Any]:
     """Return the operator of a kernel, registered with torch at the first call for this name.
 
     Args:
@@ -39,7 +48,7 @@ def torch_op(kernel: "LoadedKernel", name: str) -> Callable[..., Any]:
         return _operators[name]
 
 
-def _registered(torch: Any, kernel: "LoadedKernel", name: str) -> Callable[..., Any]:
+def _registered(torch: Any, kernel: TorchKernel, name: str) -> Callable[..., Any]:
     """Register run, fake and refusal of gradients; parameters are x0, x1 ... by position."""
     inputs, outputs = (_with_dims(kernel.manifest, part) for part in ("inputs", "outputs"))
     label = f"kernel {kernel.manifest['name']!r}"

@@ -34,7 +34,7 @@ class SignatureEntry:
         self.idle = threading.Event()
         self.idle.set()
 
-    def run(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
+    def run(self, *arrays: Any) -> tuple[Array, ...]:
         """Return the outputs of the bundle."""
         assert self.call is not None
         made = self.call(*(to_numpy(a, n) for n, a in zip(self.traced.inputs, arrays, strict=True)))
@@ -91,7 +91,7 @@ class SignatureEntry:
         Raises:
             RunError: they differ by more than rounding explains.
         """
-        outputs, wanted = self.run(arrays), self._outputs(run(arrays))
+        outputs, wanted = self.run(*arrays), self._outputs(run(arrays))
         graph = self.traced.meaning
         share = least_bound(graph) if isinstance(graph, Graph) else 0.0
         wide: list[Any] = []
@@ -107,17 +107,27 @@ class SignatureEntry:
                     f" {because}; expected the values of NumPy, or verify=False"
                 )
 
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The name of the function; name, shape and dtype of its arrays and its outputs."""
+        meaning = self.traced.meaning
+        if isinstance(meaning, Graph):
+            given = [meaning.values[name] for name in meaning.inputs]
+            made = [meaning.values[one.value] for one in meaning.outputs]
+            parts = [[(v.name, v.fixed_shape, v.dtype) for v in part] for part in (given, made)]
+        else:
+            nodes = (meaning.placeholders, [meaning.node(name) for name in meaning.outputs])
+            parts = [[(one.name, one.shape, one.dtype) for one in part] for part in nodes]
+        inputs, outputs = (
+            [{"name": name, "shape": list(shape), "dtype": kind} for name, shape, kind in part]
+            for part in parts
+        )
+        return {"name": self.traced.name, "inputs": inputs, "outputs": outputs}
+
     def row(self) -> dict[str, Any]:
         """Return the facts of the signature for `status`."""
-        meaning, answer = self.traced.meaning, self.answer
-        arrays = (
-            [
-                f"{n}: {meaning.values[n].dtype}{list(meaning.values[n].shape)}"
-                for n in meaning.inputs
-            ]
-            if isinstance(meaning, Graph)
-            else [f"{one.name}: {one.dtype}{list(one.shape)}" for one in meaning.placeholders]
-        )
+        answer = self.answer
+        arrays = [f"{t['name']}: {t['dtype']}{t['shape']}" for t in self.manifest["inputs"]]
         state = "traced" if answer is None else answer.state
         return {
             "arrays": ", ".join(arrays),

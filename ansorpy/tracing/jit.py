@@ -12,6 +12,7 @@ from shutil import copyfile
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
 from ansorpy.artifact.arrays import importer_of, to_numpy
+from ansorpy.artifact.torch_op import torch_op
 from ansorpy.errors import SpecError, TraceError, shown
 from ansorpy.tracing.entry import SignatureEntry
 from ansorpy.tracing.options import JitOptions, Mode
@@ -83,6 +84,19 @@ class Jitted:
         entry = self._entry(self._bound(args, keywords))
         entry.answered()
         return entry.call
+
+    def as_torch_op(self, /, *args: Any, **keywords: Any) -> Callable[..., Any]:
+        """Return the signature of arguments as an operator of PyTorch, for use in `torch.compile`.
+
+        It takes the arrays of the signature as tensors, in order, and returns the outputs, one
+        tensor or a tuple. A background tuning replaces its kernels between calls, too.
+
+        Raises:
+            PackageError: torch is not installed.
+        """
+        arguments, mode = self._bound(args, keywords), self.options.mode(os.environ)
+        entry = self._ready(arguments, Mode("first") if mode.kind == "off" else mode)
+        return torch_op(entry, f"ansorpy::jit_{entry.work.digest}")
 
     def explain(self, /, *args: Any, **keywords: Any) -> str:
         """Return the nodes of a signature, and the state of its bundle."""
@@ -200,7 +214,7 @@ class Jitted:
         return entry
 
     def _result(self, entry: SignatureEntry, arrays: list[Any]) -> Any:
-        found = entry.run(arrays)
+        found = entry.run(*arrays)
         imported = importer_of(tuple(arrays))
         return entry.traced.filled([imported(one) for one in found])
 
