@@ -30,6 +30,7 @@ import numpy as np
 
 import ansorpy
 from benchmarks.common import (
+    Cell,
     Results,
     Row,
     arguments,
@@ -133,7 +134,10 @@ def torch_calls(name: str, arrays: Arrays, threads: int) -> dict[str, Callable[[
     def mlp(x: Any, w1: Any, b1: Any, w2: Any) -> Any:
         return torch.relu(x @ w1 + b1) @ w2
 
-    function = {"layer_norm": layer_norm, "attention": attention, "mlp": mlp}[name]
+    functions: dict[str, Callable[..., Any]] = {
+        "layer_norm": layer_norm, "attention": attention, "mlp": mlp,
+    }  # fmt: skip
+    function = functions[name]
     given = [torch.from_numpy(one) for one in arrays]
     compiled = torch.compile(function)
 
@@ -183,24 +187,34 @@ def ratio(row: Row, name: str) -> float | None:
     return told[name] / told["ansorpy"] if name in told else None
 
 
+def told_time(name: str, row: Row) -> str:
+    """Return the time of a call, for people."""
+    return duration(row["times_s"].get(name))
+
+
+def told_ratio(name: str, row: Row) -> str:
+    """Return the time of a rival over ours, for people."""
+    return times(ratio(row, name))
+
+
 def page(results: Results) -> str:
     """Return the Markdown page of the results."""
     blocks = [row for row in results.rows if row["signature"] < 0]
     others = [row for row in results.rows if row["signature"] >= 0]
     text = [__doc__.splitlines()[0], ""]
     if blocks:
-        columns = {
+        columns: dict[str, Cell] = {
             "block": lambda r: f"{r['name']} {r['dtype']}, {r['threads']} threads",
             "lines": lambda r: r["lines"],
             f"first call (goal {GOAL_S:g} s)": lambda r: duration(r["first_s"]),
             "tuned": lambda r: duration(r["tuned_s"]),
             **{
-                name: (lambda r, name=name: duration(r["times_s"].get(name)))
+                name: partial(told_time, name)
                 for name in ("ansorpy", "numpy", "torch", "torch.compile")
             },
             "spread": lambda r: percent(max(r["iqr"].values())),
             **{
-                f"against {name}": (lambda r, name=name: times(ratio(r, name)))
+                f"against {name}": partial(told_ratio, name)
                 for name in ("numpy", "torch", "torch.compile")
             },
         }
