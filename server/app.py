@@ -44,6 +44,7 @@ from ansorpy.server.service.charts import ChartService
 from ansorpy.server.service.dashboard import DashboardService
 from ansorpy.server.service.explain import ExplainService
 from ansorpy.server.service.info import ServiceInfo
+from ansorpy.server.service.job_list import ListService
 from ansorpy.server.service.jobs import JobService
 from ansorpy.server.service.kernels import KernelService
 from ansorpy.server.service.limits import RequestLimits
@@ -163,6 +164,7 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
         records=RecordService(engine),
         charts=ChartService(engine),
         dashboard=DashboardService(engine),
+        lists=ListService(engine),
         heavy=HeavyWork(CapacityLimiter(HEAVY)),
         derivations=HeavyWork(CapacityLimiter(1)),
     )  # fmt: skip

@@ -73,6 +73,8 @@ class Commandline(LazyGroup):
         ("cancel", SERVICE, "remote:cancel", "Cancel a job"),
         ("pause", SERVICE, "remote:pause", "Pause a job until it is resumed"),
         ("resume", SERVICE, "remote:resume", "Queue a paused job again"),
+        ("retry", SERVICE, "remote:retry", "Queue the request of an ended job as a new job"),
+        ("delete", SERVICE, "remote:delete", "Cancel a job and delete it with its kernels"),
         ("kernels", SERVICE, "remote:kernels", "Download kernels of a service"),
         ("models", SERVICE, "stored_models:app", "ONNX models of a service, by sha256"),
         ("records", DATA, "records:app", "Export and import records"),

@@ -135,6 +135,7 @@ class JobLine:
     updated_s: float = 0.0
     priority: int = 0
     model: str | None = None  # digest of the model that it tunes
+    name: str = ""  # name of the file of the model
 
     def __repr__(self) -> str:
         names = _names(self.tasks, self.task_count)

@@ -1,5 +1,6 @@
 """Calls of the client about models: ONNX files of the service, by digest."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import file_digest
@@ -13,6 +14,7 @@ from ansorpy.te.bindings import bound_as_json
 from ansorpy.units import counted, size
 
 READ_S: Final = 300.0  # time for a reply: the service reads the model first
+FILE_NAME: Final = re.compile(r"[^\x00-\x1f\x7f/\\]{1,128}")  # names that a service keeps
 DIGITS: Final = 64  # number of hex digits of a digest
 SHOWN_DIGITS: Final = 12  # digits of a digest in a repr
 
@@ -35,12 +37,13 @@ class Model:
     input_count: int = 0
     output_count: int = 0
     refusal: str | None = None
+    name: str = ""  # the file name; "" if no upload told it
 
     def __repr__(self) -> str:
         arrays = f"{counted(self.input_count, 'input')}, {counted(self.output_count, 'output')}"
         refused = "" if self.refusal is None else ", refused without values of its symbolic extents"
         facts = f"{counted(self.node_count, 'node')}, {arrays}, {size(self.size_bytes)}{refused}"
-        return f"<model {self.sha256[:SHOWN_DIGITS]}: {facts}>"
+        return f"<model {self.name or self.sha256[:SHOWN_DIGITS]}: {facts}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,12 @@ class ModelLine:
     created_s: float
     node_count: int
     refused: bool = False
+    name: str = ""  # the file name; "" if no upload told it
 
     def __repr__(self) -> str:
         refused = ", refused without values of its symbolic extents" if self.refused else ""
         facts = f"{counted(self.node_count, 'node')}, {size(self.size_bytes)}{refused}"
-        return f"<model {self.sha256[:SHOWN_DIGITS]}: {facts}>"
+        return f"<model {self.name or self.sha256[:SHOWN_DIGITS]}: {facts}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,9 @@ class ModelCalls:
             if error.status != 404:
                 raise
             place = f"/v1/models/{digest}"
-            self._connection.send("PUT", place, file=Path(path), read_timeout_s=READ_S)
+            name = Path(path).name
+            query = {"name": name if FILE_NAME.fullmatch(name) else None}
+            self._connection.send("PUT", place, query=query, file=Path(path), read_timeout_s=READ_S)
         return digest
 
     def model(self, digest: str) -> Model:

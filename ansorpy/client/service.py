@@ -191,6 +191,16 @@ class Client(ModelCalls):
         """Queue a paused job again."""
         return self._steer(job_id, "resume")
 
+    def retry(self, job_id: str) -> Job:
+        """Queue a new job of the request of a job that has ended, and return it."""
+        place = f"/v1/jobs/{self.find(job_id)}/retry"
+        headers = {"Idempotency-Key": uuid4().hex}
+        return job_of(self._connection.send("POST", place, headers=headers).json())
+
+    def delete(self, job_id: str) -> None:
+        """Delete a job with its kernels and bundles; cancel it first if it has not ended."""
+        self._connection.send("DELETE", f"/v1/jobs/{self.find(job_id)}")
+
     def _steer(self, job_id: str, how: str) -> Job:
         path = f"/v1/jobs/{self.find(job_id)}/{how}"
         return job_of(self._connection.send("POST", path).json())

@@ -1,4 +1,4 @@
-"""Client commands: `ansorpy submit | status | watch | cancel | pause | resume | kernels pull`.
+"""Client commands: `ansorpy submit | status | watch | cancel | pause | resume | retry | delete`.
 
 ANSORPY_URL is the address of the service, ANSORPY_API_KEY or ANSORPY_API_KEY_FILE the key.
 """
@@ -131,7 +131,8 @@ def status(
     for line in lines:
         more = "" if line.task_count == len(line.tasks) else f" and {line.task_count} in all"
         names = ", ".join(line.tasks) + more
-        names = names if line.model is None else f"model {line.model[:12]}{names and f': {names}'}"
+        if line.model is not None:
+            names = f"model {line.name or line.model[:12]}{names and f': {names}'}"
         typer.echo(f"{line.id}  {line.state:9}  {line.trials}/{line.trials_asked}  {names}")
 
 
@@ -160,6 +161,18 @@ def resume(job: JobId) -> None:
     """Queue a paused job again."""
     with service() as client:
         typer.echo(as_line(client.resume(job)))
+
+
+def retry(job: JobId) -> None:
+    """Queue the request of an ended job as a new job."""
+    with service() as client:
+        typer.echo(client.retry(job).id)
+
+
+def delete(job: JobId) -> None:
+    """Cancel a job and delete it with its kernels."""
+    with service() as client:
+        client.delete(job)
 
 
 @kernels.command()

@@ -34,15 +34,16 @@ def listing(
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of models.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show the newest models: sha256, bytes, nodes."""
+    """Show the newest models: sha256, bytes, nodes, name of the file."""
     with service() as client:
         lines = [line for line, _ in zip(client.models(), range(limit), strict=False)]
     if as_json:
         typer.echo(json.dumps([asdict(line) for line in lines], indent=2))
         return
     for line in lines:
-        refused = "  refused" if line.refused else ""
-        typer.echo(f"{line.sha256}  {line.size_bytes:>11}  {line.node_count} nodes{refused}")
+        facts = f"{line.sha256}  {line.size_bytes:>11}  {line.node_count} nodes"
+        refused = "refused" if line.refused else ""
+        typer.echo("  ".join(filter(None, (facts, line.name, refused))))
 
 
 @app.command()

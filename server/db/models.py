@@ -22,6 +22,7 @@ Sha256 = String(64)
 JobId = String(32)  # uuid4 hex
 WorkerId = String(128)
 Cluster = String(300)
+TITLE_CHARS = 200
 REUSE = (  # columns of ix_jobs_workload, see server.jobs.reuse
     "tenant_id", "workload", "state", "seq", "target", "trials", "seconds", "target_latency_s",
     "stop_if_gain_below", "best_s",
@@ -101,6 +102,8 @@ class JobRow(Base):
     workload: Mapped[str] = mapped_column(Sha256)  # digest of the tasks, their names and weights
     # Digest of the ONNX model, of a job of a model; the model stays while the job has not ended.
     model: Mapped[str | None] = mapped_column(Sha256)
+    # Names of the tasks, or the file name of the model; for people and for searches
+    title: Mapped[str] = mapped_column(String(TITLE_CHARS), default="", server_default="")
     target: Mapped[str] = mapped_column(String(32), default="")  # as requested; digest once claimed
     cores: Mapped[int]
     trials: Mapped[int]
@@ -257,6 +260,7 @@ class ModelRow(Base):
     seq: Mapped[int] = mapped_column(Serial, primary_key=True)
     tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
     sha256: Mapped[str] = mapped_column(ForeignKey("model_files.sha256"), index=True)
+    name: Mapped[str] = mapped_column(String(128), default="", server_default="")  # the file name
     created_s: Mapped[float]
 
     __table_args__ = (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from ansorpy.server.db.models import JobRow, ModelFileRow, ModelRow, TenantRow
@@ -21,7 +21,7 @@ NO_MODEL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model of a tenant: position in the list, digest, size, time of the first PUT, facts.
+    """A model of a tenant: position in the list, digest, size, time of the first PUT, facts, name.
 
     `facts` is JSON (`server.schemas.model.ModelFacts`), "" until the file was read.
     """
@@ -31,6 +31,7 @@ class StoredModel:
     size_bytes: int
     created_s: float
     facts: str
+    name: str = ""  # the file name; "" if no PUT told it
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,17 @@ def find(tx: Session, tenant_id: int, sha256: str) -> StoredModel:
 
 
 def list_models(
-    tx: Session, tenant_id: int, before: int | None = None, limit: int = 50
+    tx: Session, tenant_id: int, before: int | None = None, limit: int = 50, word: str = ""
 ) -> tuple[Sequence[StoredModel], int | None]:
-    """Return a page of models, newest first, and `before` of the next page (None: last page)."""
+    """Return a page of models, newest first, and `before` of the next page (None: last page).
+
+    Args:
+        word: part of the names, or leading digits of the digests.
+    """
     query = _of(tenant_id)
+    if word:
+        named = ModelRow.name.icontains(word, autoescape=True)
+        query = query.where(or_(named, ModelRow.sha256.startswith(word.lower(), autoescape=True)))
     if before is not None:
         query = query.where(ModelRow.seq < before)
     rows = tx.execute(query.order_by(ModelRow.seq.desc()).limit(limit + 1)).all()
@@ -65,13 +73,18 @@ def list_models(
     return page, page[-1].seq if len(rows) > limit else None
 
 
-def add(tx: Session, tenant_id: int, sha256: str, now_s: float) -> bool:
-    """Make the tenant an owner of a complete file; return False if it was one before."""
-    known = select(ModelRow.seq).where(ModelRow.tenant_id == tenant_id, ModelRow.sha256 == sha256)
-    if tx.scalar(known) is not None:
-        return False
-    tx.add(ModelRow(tenant_id=tenant_id, sha256=sha256, created_s=now_s))
-    return True
+def add(tx: Session, tenant_id: int, sha256: str, now_s: float, name: str = "") -> bool:
+    """Make the tenant an owner of a complete file; return False if it was one before.
+
+    A `name` replaces the earlier one.
+    """
+    query = select(ModelRow).where(ModelRow.tenant_id == tenant_id, ModelRow.sha256 == sha256)
+    known = tx.scalar(query)
+    if known is None:
+        tx.add(ModelRow(tenant_id=tenant_id, sha256=sha256, name=name, created_s=now_s))
+        return True
+    known.name = name or known.name
+    return False
 
 
 def remove(tx: Session, tenant_id: int, sha256: str) -> None:
@@ -128,11 +141,11 @@ def check_quota(
         )
 
 
-def _of(tenant_id: int) -> Select[int, str, int, float, str]:
+def _of(tenant_id: int) -> Select[int, str, int, float, str, str]:
     return (
         select(
             ModelRow.seq, ModelRow.sha256, ModelFileRow.size_bytes, ModelRow.created_s,
-            ModelFileRow.facts,
+            ModelFileRow.facts, ModelRow.name,
         )
         .join(ModelFileRow, ModelFileRow.sha256 == ModelRow.sha256)
         .where(ModelRow.tenant_id == tenant_id)

@@ -11,32 +11,37 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 from uuid import uuid4
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import decode
 from ansorpy.server.db.models import (
+    TITLE_CHARS,
     BundleRow,
     IdempotencyRow,
     JobEventRow,
     JobRow,
     KernelRow,
+    ModelRow,
     PackageRow,
     RecordRow,
+    SearchRow,
     TenantRow,
     WorkerRow,
 )
-from ansorpy.server.jobs.errors import KeyReusedError, NotFoundError, QuotaError
+from ansorpy.server.jobs import models
+from ansorpy.server.jobs.errors import KeyReusedError, NotFoundError, QuotaError, StateError
 from ansorpy.server.jobs.events import add_state_event, read_events
 from ansorpy.server.jobs.machines import digests_of
 from ansorpy.server.jobs.reuse import newest_reusable
-from ansorpy.server.jobs.states import State, move
+from ansorpy.server.jobs.states import ENDED, State, move
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.target import GPU_NAMES, cuda_target
 from ansorpy.tuner.tasks.trust import are_current
 
 EXAMPLES: Final = 3  # messages per kind of failure
+PACKAGES: Final = 500  # digests per statement; SQLite allows at least 999 parameters
 RETRY_QUEUE_S: Final = 30  # Retry-After if the queue of a tenant is full
 
 NO_JOB: Final = (
@@ -78,27 +83,38 @@ def submit(
     # The lock serialises the submissions of a tenant, so that a repeated one finds the first.
     tenant = tx.get_one(TenantRow, tenant_id, with_for_update=True)
     digest = submission.sha256
-    if idempotency_key is not None:
-        used = tx.get(IdempotencyRow, (tenant_id, idempotency_key))
-        if used is not None:
-            if used.request_sha256 != digest:
-                raise KeyReusedError(
-                    "cannot use this Idempotency-Key because it belongs to another request;"
-                    " expected a new key"
-                )
-            return SubmitResult(find(tx, tenant_id, used.job_id), "repeated")
+    earlier = _job_of_key(tx, tenant_id, idempotency_key, digest)
+    if earlier is not None:
+        return SubmitResult(earlier, "repeated")
     result = None if submission.fresh else _find_reusable(tx, tenant_id, submission)
     if result is None:
         _check_queue(tx, tenant, max_queued)
         result = SubmitResult(_add_job(tx, tenant_id, submission, now_s), "created")
-    if idempotency_key is not None:
+    _keep_key(tx, result.job, idempotency_key, digest, now_s)
+    return result
+
+
+def _job_of_key(tx: Session, tenant_id: int, key: str | None, digest: str) -> JobRow | None:
+    """Return the job of an earlier request with a key, which has the same digest."""
+    used = None if key is None else tx.get(IdempotencyRow, (tenant_id, key))
+    if used is None:
+        return None
+    if used.request_sha256 != digest:
+        raise KeyReusedError(
+            "cannot use this Idempotency-Key because it belongs to another request;"
+            " expected a new key"
+        )
+    return find(tx, tenant_id, used.job_id)
+
+
+def _keep_key(tx: Session, job: JobRow, key: str | None, digest: str, now_s: float) -> None:
+    if key is not None:
         tx.add(
             IdempotencyRow(
-                tenant_id=tenant_id, key=idempotency_key, request_sha256=digest,
-                job_id=result.job.id, created_s=now_s,
+                tenant_id=job.tenant_id, key=key, request_sha256=digest, job_id=job.id,
+                created_s=now_s,
             )
         )  # fmt: skip
-    return result
 
 
 def _check_queue(tx: Session, tenant: TenantRow, max_queued: int) -> None:
@@ -146,23 +162,33 @@ def list_jobs(
     before: int | None = None,
     limit: int = 50,
     prefix: str = "",
+    word: str = "",
 ) -> tuple[Sequence[JobRow], int | None]:
     """Return a page of jobs, newest first, and `before` of the next page (None: last page).
 
     Args:
         before: position returned with the previous page.
         prefix: leading hex digits of the ids.
+        word: part of the titles, or leading digits of the ids.
     """
     query = select(JobRow).where(JobRow.tenant_id == tenant_id)
     if state is not None:
         query = query.where(JobRow.state == state)
     if prefix:
         query = query.where(JobRow.id.between(prefix, prefix + "g"))  # ids are hex
+    if word:
+        query = query.where(has_word(word))
     if before is not None:
         query = query.where(JobRow.seq < before)
     rows = tx.scalars(query.order_by(JobRow.seq.desc()).limit(limit + 1)).all()
     page = rows[:limit]
     return page, page[-1].seq if len(rows) > limit else None
+
+
+def has_word(word: str) -> ColumnElement[bool]:
+    """Return the SQL condition that a job has a word in its title, or an id that begins so."""
+    begins = JobRow.id.startswith(word.lower(), autoescape=True)
+    return or_(JobRow.title.icontains(word, autoescape=True), begins)
 
 
 def count(tx: Session, tenant_id: int, state: State) -> int:
@@ -206,6 +232,70 @@ def resume(
         move(row, "queued", now_s)
         add_state_event(tx, row, now_s)
     return row
+
+
+def retry(
+    tx: Session,
+    tenant_id: int,
+    job_id: str,
+    now_s: float,
+    *,
+    idempotency_key: str | None = None,
+    max_queued: int = 1000,
+) -> JobRow:
+    """Queue a new job of the request of a job that has ended; for a known key return its job.
+
+    Raises:
+        NotFoundError
+        StateError: the job has not ended.
+        KeyReusedError: the key belongs to another request.
+        QuotaError: the tenant has too many queued jobs.
+    """
+    tenant = tx.get_one(TenantRow, tenant_id, with_for_update=True)
+    row = find(tx, tenant_id, job_id)
+    earlier = _job_of_key(tx, tenant_id, idempotency_key, row.request_sha256)
+    if earlier is not None:
+        return earlier
+    if row.state not in ENDED:
+        raise StateError(
+            f"cannot run the job again because it is {row.state}; expected a job that has ended"
+        )
+    submission = Submission.of(row.request)
+    if submission.model is not None and not submission.model.graph:
+        models.find(tx, tenant_id, submission.model.sha256)
+    _check_queue(tx, tenant, max_queued)
+    made = _add_job(tx, tenant_id, submission, now_s)
+    _keep_key(tx, made, idempotency_key, row.request_sha256, now_s)
+    return made
+
+
+def remove(tx: Session, tenant_id: int, job_id: str, now_s: float) -> list[str]:
+    """Delete a job with its events, kernels and bundles; cancel it first if it has not ended.
+
+    Its records stay: they start later searches of the same tasks.
+
+    Returns:
+        The digests of its bundles, whose files have perhaps no owner any more.
+
+    Raises:
+        NotFoundError
+    """
+    row = find(tx, tenant_id, job_id, lock=True)
+    if row.state not in ENDED:
+        move(row, "cancelled", now_s)  # ends the lease, so that its worker stores nothing more
+        tx.flush()
+    bundles = list(tx.scalars(select(BundleRow.sha256).where(BundleRow.job_id == job_id)))
+    mine = select(KernelRow.sha256).where(KernelRow.job_id == job_id)
+    packages = list(tx.scalars(mine))
+    tx.execute(update(RecordRow).where(RecordRow.job_id == job_id).values(job_id=None))
+    for kind in (KernelRow, BundleRow, SearchRow, JobEventRow, IdempotencyRow):
+        tx.execute(delete(kind).where(kind.job_id == job_id))
+    used = select(KernelRow.seq).where(KernelRow.sha256 == PackageRow.sha256).exists()
+    for begin in range(0, len(packages), PACKAGES):
+        some = packages[begin : begin + PACKAGES]
+        tx.execute(delete(PackageRow).where(PackageRow.sha256.in_(some), ~used))
+    tx.delete(row)
+    return bundles
 
 
 def events_after(
@@ -402,6 +492,7 @@ def _add_job(tx: Session, tenant_id: int, submission: Submission, now_s: float) 
         target=submission.target,
         cores=submission.cores,
         model=None if submission.model is None else submission.model.sha256,
+        title=_title(tx, tenant_id, submission),
         trials=submission.most_trials,
         seconds=submission.seconds,
         target_latency_s=submission.target_latency_s,
@@ -414,6 +505,16 @@ def _add_job(tx: Session, tenant_id: int, submission: Submission, now_s: float) 
     tx.flush()
     add_state_event(tx, row, now_s)
     return row
+
+
+def _title(tx: Session, tenant_id: int, submission: Submission) -> str:
+    """Return the names of the tasks, or the file name of the model, which may be ""."""
+    if submission.model is None:
+        return ", ".join(dag.name for dag in submission.dags)[:TITLE_CHARS]
+    query = select(ModelRow.name).where(
+        ModelRow.tenant_id == tenant_id, ModelRow.sha256 == submission.model.sha256
+    )
+    return tx.scalar(query) or ""
 
 
 def _set_state(

@@ -21,6 +21,7 @@ from ansorpy.server.service.charts import ChartService
 from ansorpy.server.service.dashboard import DashboardService
 from ansorpy.server.service.explain import ExplainService
 from ansorpy.server.service.info import ServiceInfo
+from ansorpy.server.service.job_list import ListService
 from ansorpy.server.service.jobs import JobService
 from ansorpy.server.service.kernels import KernelService
 from ansorpy.server.service.model_reader import ModelReader
@@ -54,6 +55,7 @@ class Dependencies:
     records: RecordService
     charts: ChartService
     dashboard: DashboardService
+    lists: ListService
     heavy: HeavyWork  # requests that parse a workload, or replay or read many records
     derivations: HeavyWork  # a kind of its own, because one may take seconds
 

@@ -47,6 +47,7 @@ RETRY_S = "1"
 MAX_EVENT = 999_999_999  # event numbers are 32-bit integers
 PAGE = 20
 MAX_PAGE = 40  # jobs of a page, so that replies stay under 16 KB
+MAX_WORD = 100  # characters of a search
 TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 EVENT: dict[str, Any] = {  # OpenAPI schema of a server-sent event
     "schema": {
@@ -121,9 +122,13 @@ def listing(
         str,
         Query(alias="id", pattern="^[0-9a-f]{0,32}$", description="Leading digits of the ids."),
     ] = "",
+    word: Annotated[
+        str,
+        Query(alias="q", max_length=MAX_WORD, description="Part of the names, or begin of the id."),
+    ] = "",
 ) -> JobPage:
     """Return your jobs, newest first."""
-    return deps.jobs.page(principal.tenant_id, state, before, limit, prefix)
+    return deps.jobs.page(principal.tenant_id, state, before, limit, prefix, word)
 
 
 @router.get(
@@ -162,6 +167,37 @@ def pause(job_id: JobId, principal: TuneAccess, deps: Deps) -> JobReply:
 def resume(job_id: JobId, principal: TuneAccess, deps: Deps) -> JobReply:
     """Queue a paused job again; it continues after its last stored round."""
     return _set_state(deps, principal, job_id, "resume")
+
+
+@router.post(
+    "/{job_id}/retry",
+    operation_id="retryJob",
+    status_code=HTTPStatus.ACCEPTED,
+    responses=problems(404, 409, 422),
+)
+def retry(
+    job_id: JobId,
+    response: Response,
+    principal: TuneAccess,
+    deps: Deps,
+    idempotency_key: Key = None,
+) -> JobReply:
+    """Queue a new job of the request of a job that has ended."""
+    job = deps.jobs.retry(principal.tenant_id, job_id, idempotency_key)
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    response.headers["Retry-After"] = RETRY_S
+    return job
+
+
+@router.delete(
+    "/{job_id}",
+    operation_id="deleteJob",
+    status_code=HTTPStatus.NO_CONTENT,
+    responses=problems(404, 422),
+)
+def delete(job_id: JobId, principal: TuneAccess, deps: Deps) -> None:
+    """Delete a job with its kernels and bundles; a job that has not ended is cancelled first."""
+    deps.jobs.delete(principal.tenant_id, job_id)
 
 
 def _set_state(deps: Deps, principal: TuneAccess, job_id: str, how: StateChange) -> JobReply:

@@ -16,7 +16,7 @@ from ansorpy.server.http.conditional import streamed
 from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess
 from ansorpy.server.routes.downloads import Asked, answers, immutable
 from ansorpy.server.schemas.base import DIGEST_PATTERN
-from ansorpy.server.schemas.model import ModelPage, ModelReply
+from ansorpy.server.schemas.model import FILE_NAME, ModelPage, ModelReply
 from ansorpy.server.schemas.problem import problems
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -57,7 +57,14 @@ async def received(
     openapi_extra={"requestBody": {"required": True, "content": BINARY}},
 )
 async def put(
-    model: Digest, request: Request, response: Response, principal: TuneAccess, deps: Deps
+    model: Digest,
+    request: Request,
+    response: Response,
+    principal: TuneAccess,
+    deps: Deps,
+    name: Annotated[
+        str, Query(pattern=FILE_NAME, description="Name of the file, for lists and pages.")
+    ] = "",
 ) -> ModelReply:
     """Store an ONNX file under its sha256, and read its facts; a known file is a 200."""
     deps.reader.check_installed()
@@ -72,7 +79,7 @@ async def put(
                 " the address"
             )
         facts = await run_in_threadpool(deps.reader.describe, path)
-        new = await run_in_threadpool(deps.models.store, tenant_id, model, path, facts)
+        new = await run_in_threadpool(deps.models.store, tenant_id, model, path, facts, name)
     response.status_code = HTTPStatus.CREATED if new else HTTPStatus.OK
     response.headers["Location"] = f"/v1/models/{model}"
     return await run_in_threadpool(deps.models.read, tenant_id, model)

@@ -8,15 +8,20 @@ from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
 from shlex import quote
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.datastructures import QueryParams
 
+from ansorpy.errors import SpecError
 from ansorpy.server.access.authentication import Principal
 from ansorpy.server.access.errors import ForbiddenError
+from ansorpy.server.http.body import read_bounded
 from ansorpy.server.jobs.errors import NotFoundError
-from ansorpy.server.jobs.states import ENDED, MOVES, State
+from ansorpy.server.jobs.listing import Order
+from ansorpy.server.jobs.states import ENDED, WAITING, State
 from ansorpy.server.routes.dependencies import (
     Deps,
     ReadAccess,
@@ -36,21 +41,26 @@ from ansorpy.server.web.templating import render
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 PAGE: Final = 20
+NEWEST: Final = 10  # jobs of a part of the overview, and of a search
 CHOICES: Final = 40  # jobs offered for a comparison
 ID: Final = "^[0-9a-f]{32}$"
 MEDIA_TYPES: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 SOURCE: Final = "kernel.py"
 ROWS: Final = 400  # rows of a derivation per page
 SLOTS: Final = 400  # slots on the page of machines
-CHANGES: Final[Mapping[str, tuple[StateChange, ...]]] = {
-    "queued": ("pause", "cancel"),
-    "running": ("pause", "cancel"),
-    "paused": ("resume", "cancel"),
-    **dict.fromkeys(ENDED, ()),
+MAX_FORM_BYTES: Final = 1 << 14
+MOST_COMPARED: Final = 5
+Change = StateChange | Literal["retry", "delete"]
+CHANGES: Final[Mapping[str, tuple[Change, ...]]] = {
+    "queued": ("pause", "cancel", "delete"),
+    "running": ("pause", "cancel", "delete"),
+    "paused": ("resume", "cancel", "delete"),
+    **dict.fromkeys(ENDED, ("retry", "delete")),
 }
 
 JobId = Annotated[str, Path(pattern=ID)]
 OtherId = Annotated[str | None, Query(pattern=f"{ID}|^$")]
+Word = Annotated[str, Query(alias="q", max_length=100)]
 Task = Annotated[str | None, Query(pattern=NAME_PATTERN)]
 
 
@@ -63,10 +73,48 @@ def _page(
     )
 
 
-@router.get("/")
-def home() -> RedirectResponse:
-    """Redirect to the list of jobs."""
-    return RedirectResponse("/jobs")
+@router.get("/", response_class=HTMLResponse)
+def overview(request: Request, principal: ReadAccess, deps: Deps) -> Response:
+    """Return the jobs that have not ended, the last results, and the machines."""
+    lists, tenant_id = deps.lists, principal.tenant_id
+    admin = "admin" in principal.scopes
+    return _page(
+        request, principal, "overview.html", "overview",
+        now=lists.jobs(tenant_id, states=WAITING, limit=NEWEST),
+        ended=lists.jobs(tenant_id, states=ENDED, order="ended", limit=NEWEST),
+        workers=deps.info.workers(tenant_id).workers if admin else [],
+        slots=deps.info.machines(tenant_id).slots if admin else [],
+        service_url=quote(str(request.base_url).rstrip("/")),
+        keys=deps.authenticator.local is None,
+    )  # fmt: skip
+
+
+@router.get("/search", response_class=HTMLResponse)
+def search(request: Request, principal: ReadAccess, deps: Deps, word: Word = "") -> Response:
+    """Return the jobs, models and kernels whose names have a word, or whose ids begin so."""
+    tenant_id, word = principal.tenant_id, word.strip()
+    return _page(
+        request, principal, "search.html", "", q=word,
+        page=deps.lists.jobs(tenant_id, word=word, limit=NEWEST),
+        models=deps.models.page(tenant_id, None, NEWEST, word).models,
+        kernels=deps.lists.kernels(tenant_id, word, None, NEWEST)[0],
+    )  # fmt: skip
+
+
+@router.get("/kernels", response_class=HTMLResponse)
+def kernels(
+    request: Request,
+    principal: ReadAccess,
+    deps: Deps,
+    word: Word = "",
+    before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+) -> Response:
+    """Return the delivered kernels, newest first."""
+    found, after = deps.lists.kernels(principal.tenant_id, word, before, PAGE)
+    return _page(
+        request, principal, "kernels.html", "kernels", kernels=found, q=word, before=before,
+        next=after, now_s=deps.dashboard.now_s(),
+    )  # fmt: skip
 
 
 @router.get("/jobs", response_class=HTMLResponse)
@@ -75,15 +123,46 @@ def jobs(
     principal: ReadAccess,
     deps: Deps,
     state: State | None = None,
-    before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+    word: Word = "",
+    order: Annotated[Order, Query(alias="sort")] = "newest",
+    skip: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> Response:
-    """Return the list of jobs, newest first."""
-    page = deps.jobs.page(principal.tenant_id, state, before, PAGE)
-    return _page(
-        request, principal, "jobs.html", "jobs", page=page, states=tuple(MOVES), state=state,
-        before=before, now_s=deps.dashboard.now_s(), keys=deps.authenticator.local is None,
-        submit_url=quote(str(request.url_for("submit"))),
+    """Return the list of jobs."""
+    page = deps.lists.jobs(
+        principal.tenant_id, states=(state,) if state else (), word=word, order=order, skip=skip,
+        limit=PAGE,
     )  # fmt: skip
+    return _page(
+        request, principal, "jobs.html", "jobs", page=page, state=state, q=word, order=order,
+        orders=get_args(Order), skip=skip, size=PAGE, most=MOST_COMPARED,
+        keys=deps.authenticator.local is None, submit_url=quote(str(request.url_for("submit"))),
+    )  # fmt: skip
+
+
+@router.post("/jobs", dependencies=[Depends(own_form)])
+async def change_jobs(request: Request, principal: TuneAccess, deps: Deps) -> RedirectResponse:
+    """Delete the chosen jobs, or run them again; then redirect to the list."""
+    body = await read_bounded(request, MAX_FORM_BYTES)
+    fields = QueryParams(body.decode("utf-8", "replace"))  # forms are encoded like queries
+    chosen = fields.getlist("job")
+    how: Change = "delete" if fields.get("how") == "delete" else "retry"
+    if "how" not in fields or not chosen:
+        raise SpecError("cannot change jobs because none is chosen; expected a box with a tick")
+    for job_id in chosen:
+        await run_in_threadpool(_changed, deps, principal, job_id, how)
+    return RedirectResponse("/jobs", HTTPStatus.SEE_OTHER)
+
+
+def _changed(deps: Deps, principal: Principal, job_id: str, how: Change) -> str:
+    """Change a job and return the path of the page to be shown then."""
+    tenant_id = principal.tenant_id
+    if how == "delete":
+        deps.jobs.delete(tenant_id, job_id)
+        return "/jobs"
+    if how == "retry":
+        return f"/jobs/{deps.jobs.retry(tenant_id, job_id).id}"
+    deps.jobs.set_state(tenant_id, job_id, how)
+    return f"/jobs/{job_id}"
 
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
@@ -115,12 +194,9 @@ def job(
 
 
 @router.post("/jobs/{job_id}/{how}", dependencies=[Depends(own_form)])
-def set_state(
-    job_id: JobId, how: StateChange, principal: TuneAccess, deps: Deps
-) -> RedirectResponse:
-    """Cancel, pause or resume a job, then redirect to its page."""
-    deps.jobs.set_state(principal.tenant_id, job_id, how)
-    return RedirectResponse(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)
+def change_job(job_id: JobId, how: Change, principal: TuneAccess, deps: Deps) -> RedirectResponse:
+    """Cancel, pause, resume, delete a job or run it again, then redirect to a page of jobs."""
+    return RedirectResponse(_changed(deps, principal, job_id, how), HTTPStatus.SEE_OTHER)
 
 
 @router.get("/jobs/{job_id}/explain", response_class=HTMLResponse)

@@ -408,6 +408,7 @@ class JobSummary(Wire):
     model: Digest | None = Field(
         default=None, description="sha256 of the model that it tunes, if any."
     )
+    name: str = Field(default="", description="Name of the file of the model, if known.")
     created_s: float
     updated_s: float
     trials: int

@@ -9,6 +9,7 @@ from ansorpy.server.schemas.base import Digest, Whole, Wire, integral
 from ansorpy.te.bindings import FORMS, MOST_CHARS, range_of, range_parts, range_text
 
 MAX_NAME: Final = 200
+FILE_NAME: Final = r"^[^\x00-\x1f\x7f/\\]{0,128}$"
 Bound = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Number = Annotated[float, Field(ge=-(2**31), le=2**31), AfterValidator(integral)]
 
@@ -68,6 +69,7 @@ class ModelReply(ModelFacts):
     """A model: size, time of the first PUT, facts."""
 
     sha256: str
+    name: str = Field(default="", description="Name of its file; empty if no upload told it.")
     size_bytes: int
     created_s: float
 
@@ -76,6 +78,7 @@ class ModelSummary(Wire):
     """One row of the list of models."""
 
     sha256: str
+    name: str = Field(default="", description="As of the model.")
     size_bytes: int
     created_s: float
     node_count: int

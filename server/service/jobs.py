@@ -14,6 +14,7 @@ from ansorpy.errors import GraphError, ShapeError, SpecError
 from ansorpy.graph.remedies import is_binding
 from ansorpy.graph.wire.read import DocumentLimits, from_json
 from ansorpy.server.access.quota import Quota, check_quota
+from ansorpy.server.db import model_files
 from ansorpy.server.db.engine import now, reading, transaction
 from ansorpy.server.db.models import JobEventRow, JobRow
 from ansorpy.server.jobs import machines, models, queries
@@ -195,11 +196,12 @@ class JobService:
         before: int | None,
         limit: int,
         prefix: str = "",
+        word: str = "",
     ) -> JobPage:
-        """Return a page of the list, newest first."""
+        """Return a page of the list, newest first; `word` is as for `queries.list_jobs`."""
         with reading(self.engine) as tx:
             rows, after = queries.list_jobs(
-                tx, tenant_id, state=state, before=before, limit=limit, prefix=prefix
+                tx, tenant_id, state=state, before=before, limit=limit, prefix=prefix, word=word
             )
             return JobPage(jobs=[job_summary(row) for row in rows], next=after)
 
@@ -217,6 +219,35 @@ class JobService:
             else:
                 row = _CHANGES[how](tx, tenant_id, job_id, now_s)
             return _told(tx, row, machines.waiting_for(tx, row, now_s))
+
+    def retry(self, tenant_id: int, job_id: str, idempotency_key: str | None = None) -> JobReply:
+        """Queue a new job of the request of a job that has ended; for a known key return its job.
+
+        Raises:
+            NotFoundError, StateError
+            KeyReusedError: the key belongs to another request.
+            QuotaError: a quota of the tenant is used up.
+        """
+        with transaction(self.engine) as tx:
+            now_s = now(tx)
+            row = queries.retry(
+                tx, tenant_id, job_id, now_s,
+                idempotency_key=idempotency_key, max_queued=self.quota.queued_jobs,
+            )  # fmt: skip
+            check_quota(tx, tenant_id, self.quota, now_s)
+            return _told(tx, row, machines.waiting_for(tx, row, now_s))
+
+    def delete(self, tenant_id: int, job_id: str) -> None:
+        """Delete a job with its kernels and bundles; cancel it first if it has not ended.
+
+        Raises:
+            NotFoundError
+        """
+        with transaction(self.engine) as tx:
+            now_s = now(tx)
+            bundles = queries.remove(tx, tenant_id, job_id, now_s)
+        for sha256 in bundles:
+            model_files.drop_unowned(self.engine, sha256, now_s)
 
     def events_after(self, tenant_id: int, job_id: str, after: int) -> EventBatch:
         """Return the next page of events after number `after`.

@@ -26,7 +26,9 @@ class ModelService:
     engine: Engine
     quota: ModelQuota = field(default_factory=ModelQuota)
 
-    def store(self, tenant_id: int, sha256: str, path: Path, facts: ModelFacts) -> bool:
+    def store(
+        self, tenant_id: int, sha256: str, path: Path, facts: ModelFacts, name: str = ""
+    ) -> bool:
         """Store a file whose digest was checked; return False if the tenant had it before.
 
         The facts replace the facts of an earlier version of ansorpy.
@@ -49,7 +51,7 @@ class ModelService:
                     row = model_files.lock_complete(tx, sha256)
                     if row is not None:
                         row.facts = facts.model_dump_json()
-                        return models.add(tx, tenant_id, sha256, now(tx))
+                        return models.add(tx, tenant_id, sha256, now(tx), name)
         raise OverloadedError(
             "cannot store the model because it is being deleted; expected another try", RETRY_S
         )
@@ -76,14 +78,14 @@ class ModelService:
         """
         found = self.find(tenant_id, sha256)
         return ModelReply(
-            sha256=sha256, size_bytes=found.size_bytes, created_s=found.created_s,
+            sha256=sha256, name=found.name, size_bytes=found.size_bytes, created_s=found.created_s,
             **dict(ModelFacts.model_validate_json(found.facts)),
         )  # fmt: skip
 
-    def page(self, tenant_id: int, before: int | None, limit: int) -> ModelPage:
-        """Return a page of models, newest first."""
+    def page(self, tenant_id: int, before: int | None, limit: int, word: str = "") -> ModelPage:
+        """Return a page of models, newest first; `word` is as for `models.list_models`."""
         with reading(self.engine) as tx:
-            found, after = models.list_models(tx, tenant_id, before, limit)
+            found, after = models.list_models(tx, tenant_id, before, limit, word)
         return ModelPage(models=list(map(_summary, found)), next=after)
 
     def parts(self, sha256: str, begin: int, end: int) -> Iterator[bytes]:
@@ -123,6 +125,7 @@ def _summary(model: StoredModel) -> ModelSummary:
     facts = ModelFacts.model_validate_json(model.facts)
     return ModelSummary(
         sha256=model.sha256,
+        name=model.name,
         size_bytes=model.size_bytes,
         created_s=model.created_s,
         node_count=facts.node_count,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final
 
 from ansorpy.records import items_per_s
@@ -25,7 +26,8 @@ from ansorpy.server.schemas.job import (
     TaskStage,
 )
 from ansorpy.target import GPU_NAMES
-from ansorpy.te.analysis import flop_count
+from ansorpy.te.analysis import flop_count, workload_key
+from ansorpy.te.dag import Dag
 from ansorpy.tuner.options.allocation import THROUGHPUT
 from ansorpy.tuner.options.networks import Networks, network_results, networks_of, task_weights
 from ansorpy.tuner.options.plugins import GROUPS
@@ -35,6 +37,8 @@ from ansorpy.tuner.tasks.twins import leaders, twin_names
 from ansorpy.units import counted
 
 SUMMARY_TASKS: Final = 3
+SUMMARY_INPUTS: Final = 3
+SUMMARY_CHARS: Final = 80
 MAX_REASON: Final = 1000  # characters
 RESULT_FIELDS: Final = (
     "baseline_s", "naive_s", "numpy_s", "numpy_note", "same_as", "winner", "verified", "flop",
@@ -55,6 +59,10 @@ class Asked:
     budget: Budget
     parts: Mapping[str, str]  # the plug-ins by option
     networks: Networks
+    shapes: tuple[str, ...]  # dtypes and shapes of the first inputs, by task
+    same: str  # equal for equal workloads, for any options of the search
+    workload: str  # the first shapes, for lists
+    is_graph: bool  # a model without weights
 
 
 @lru_cache(maxsize=1024)
@@ -64,6 +72,7 @@ def _asked(request: str) -> Asked:
     fields = {**values(submission), **own}
     twins = twin_names(leaders(submission.dags))
     names = tuple(dag.name for dag in submission.dags)
+    shapes = tuple(map(_shapes, submission.dags))
     return Asked(
         names,
         tuple(task_weights(submission.weights, names).values()),
@@ -74,7 +83,44 @@ def _asked(request: str) -> Asked:
         Budget(**{name: _as_json(fields[name]) for name in Budget.model_fields if name in fields}),
         {group.option: getattr(submission, group.option) for group in GROUPS},
         networks_of(submission.weights, names),
+        shapes,
+        _same(submission),
+        shapes[0] if shapes else _bound(submission),
+        submission.model is not None and bool(submission.model.graph),
     )
+
+
+def _shapes(dag: Dag) -> str:
+    """Return the dtypes and shapes of the first inputs: `float32 64x64, 64x32`."""
+    told, last = [], ""
+    for one in dag.placeholders[:SUMMARY_INPUTS]:
+        shape = "×".join(str(getattr(extent, "name", extent)) for extent in one.shape)  # noqa: RUF001
+        told.append(f"{one.dtype} {shape or 'scalar'}" if one.dtype != last else shape)
+        last = one.dtype
+    more = len(dag.placeholders) - SUMMARY_INPUTS
+    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
+
+
+def _bound(submission: Submission) -> str:
+    """Return the values of the symbols of a model: `batch=1`."""
+    source = submission.model
+    bind = {} if source is None else source.bind
+    return ", ".join(f"{name}={value}" for name, value in bind.items())[:SUMMARY_CHARS]
+
+
+def _same(submission: Submission) -> str:
+    """Return a digest that equal workloads share, for any options of the search."""
+    source = submission.model
+    if source is not None:
+        told: Any = [
+            source.sha256,
+            dict(source.bind),
+            {n: list(s) for n, s in source.shapes.items()},
+        ]
+    else:
+        weights = task_weights(submission.weights, [dag.name for dag in submission.dags])
+        told = sorted((workload_key(dag), weights[dag.name]) for dag in submission.dags)
+    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _as_json(value: Any) -> Any:
@@ -323,6 +369,7 @@ def job_summary(row: JobRow) -> JobSummary:
         tasks=list(names[:SUMMARY_TASKS]),
         task_count=len(names),
         model=row.model,
+        name=row.title if row.model is not None else "",
         created_s=row.created_s,
         updated_s=row.updated_s,
         trials=row.trials_done,

@@ -1,6 +1,8 @@
 """Template filters: format times, ratios, rates and Python source."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import log
 from typing import Final
 
 from markupsafe import Markup
@@ -54,6 +56,20 @@ def ratio(value: float | None) -> str:
 def gflops(flop_per_s: float | None) -> str:
     """Return GFLOP/s: `116.7`."""
     return f"{flop_per_s / 1e9:.1f}" if flop_per_s else NOTHING
+
+
+def sparkline(latencies: Sequence[float]) -> str:
+    """Return the points of an SVG polyline in a box of 100 by 24: logarithmic, steps to the end."""
+    if len(latencies) < 2 or min(latencies) <= 0:
+        return ""
+    top, bottom = log(max(latencies)), log(min(latencies))
+    places: list[str] = []
+    for number, latency_s in enumerate(latencies):
+        x = 100 * number / (len(latencies) - 1)
+        y = 2 + 20 * (top - log(latency_s)) / ((top - bottom) or 1.0)
+        places += [f"{x:.1f},{places[-1].partition(',')[2]}"] if places else []
+        places.append(f"{x:.1f},{y:.1f}")
+    return " ".join(places)
 
 
 def python(source: str) -> Markup:

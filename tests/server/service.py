@@ -98,10 +98,11 @@ class Service:
             key, _ = keys.create(tx, tenant, scopes, now(tx), expires_s=expires_s)
         return {"Authorization": f"Bearer {key}"}
 
-    def put_model(self, content: bytes = VALID) -> str:
+    def put_model(self, content: bytes = VALID, name: str = "") -> str:
         """Store a model and return its digest."""
         digest = sha256(content).hexdigest()
-        reply = self.client.put(f"/v1/models/{digest}", content=content)
+        params = {"name": name} if name else {}
+        reply = self.client.put(f"/v1/models/{digest}", content=content, params=params)
         assert reply.status_code in (200, 201), reply.text
         return digest
 

@@ -55,7 +55,7 @@ def test_a_model_is_pushed_listed_pulled_and_deleted(stage: Stage, tmp_path: Pat
     pushed = stage.run("models", "push", str(tmp_path / "m.onnx"))
     digest = sha256(VALID).hexdigest()
     assert (pushed.exit_code, pushed.stdout, pushed.stderr) == (0, f"{digest}\n", "")
-    line = f"{digest}  {len(VALID):>11}  1 nodes\n"
+    line = f"{digest}  {len(VALID):>11}  1 nodes  m.onnx\n"
     assert stage.run("models", "list").stdout == line
     assert json.loads(stage.run("models", "list", "--json").stdout)[0]["sha256"] == digest
     out = str(tmp_path / "out.onnx")

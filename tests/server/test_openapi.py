@@ -39,6 +39,8 @@ def test_the_operations_are_complete(document: Mapping[str, Any]) -> None:
         "post /v1/jobs": "submitJob",
         "get /v1/jobs": "listJobs",
         "get /v1/jobs/{job_id}": "readJob",
+        "delete /v1/jobs/{job_id}": "deleteJob",
+        "post /v1/jobs/{job_id}/retry": "retryJob",
         "post /v1/jobs/{job_id}/cancel": "cancelJob",
         "post /v1/jobs/{job_id}/pause": "pauseJob",
         "post /v1/jobs/{job_id}/resume": "resumeJob",

@@ -72,7 +72,8 @@ def poison(running: Service) -> str:
 
 def test_an_empty_list_shows_an_example_request(url: str) -> None:
     with service(url) as running:
-        assert running.client.get("/", follow_redirects=False).headers["location"] == "/jobs"
+        begin = running.client.get("/").text
+        assert all(way in begin for way in ("Drop an ONNX file", "client.submit", "--watch"))
         page = running.client.get("/jobs")
         assert page.status_code == 200
         assert "No jobs yet" in page.text
@@ -106,10 +107,38 @@ def test_the_list_has_pages_and_states(url: str) -> None:
         first = running.client.get("/jobs").text
         assert ids[-1] in first
         assert ids[0] not in first
-        older = re.search(r'href="(/jobs\?before=\d+)"', first)
+        older = re.search(r'href="(/jobs\?skip=\d+)"', first)
         assert older is not None
         assert ids[0] in running.client.get(older[1]).text
         assert ids[-1] not in running.client.get("/jobs?state=succeeded").text
+
+
+def test_lists_tell_workloads_verdicts_and_names(url: str, tmp_path: Path) -> None:
+    with service(url) as running:
+        job_id, digest = running.succeed(fresh=True)
+        model = small(tmp_path / "small.onnx").read_bytes()
+        sha256 = running.put_model(model, name="résumé <b>.onnx")
+        asked = {"model": sha256, "bind": {"batch": 2}}
+        other = running.client.post("/v1/jobs", json=asked).json()["id"]
+        for path in ("/", "/jobs", "/jobs?q=mm", "/search?q=mm", f"/jobs?q={job_id[:8]}"):
+            page = running.client.get(path).text
+            assert "float32 4×5, 5×6" in page, path  # noqa: RUF001
+            assert re.search(r'class="gain amber">0\.50×</span>.*of NumPy', page), path  # noqa: RUF001
+        assert other not in running.client.get("/jobs?q=mm").text
+        assert job_id not in running.client.get("/jobs?q=R%C3%A9SUM%C3%A9").text.replace(other, "")
+        for path in ("/jobs", "/models", "/jobs?q=small&q=onnx", "/search?q=onnx"):
+            page = running.client.get(path).text
+            assert "résumé &lt;b&gt;.onnx" in page, path
+            assert "<b>" not in page, path
+        line = running.client.get("/v1/jobs?q=onnx").json()["jobs"]
+        assert [(one["id"], one["name"]) for one in line] == [(other, "résumé <b>.onnx")]
+        assert running.client.get(f"/v1/models/{sha256}").json()["name"] == "résumé <b>.onnx"
+        for path in ("/kernels", "/kernels?q=mm", f"/search?q={digest[:9]}"):
+            assert digest[:12] in running.client.get(path).text, path
+        assert "No kernel is called so" in running.client.get("/kernels?q=relu").text
+        assert "Nothing is called so" in running.client.get("/search?q=%25").text
+        by_name = running.client.get("/jobs?sort=name").text
+        assert by_name.index(job_id) < by_name.index(other)
 
 
 def test_a_queued_job_and_a_finished_job(url: str) -> None:
@@ -207,7 +236,7 @@ def test_the_models_of_a_tenant_are_listed_with_their_jobs(url: str, tmp_path: P
         assert f'href="/jobs/{job_id}"' in rows[1]
         assert "queued" in rows[1]
         assert f"/v1/models/{unused}" in rows[2]
-        assert "/jobs/" not in rows[2]
+        assert "queued" not in rows[2]
 
 
 def test_the_page_of_models_has_older_pages_and_every_pass(url: str) -> None:
@@ -254,7 +283,7 @@ def test_pages_of_other_tenants_are_not_found(url: str, engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/jobs/x", 404), ("/jobs?state=x", 422), ("/jobs?before=-1", 422), ("/compare?a=x", 422)],
+    [("/jobs/x", 404), ("/jobs?state=x", 422), ("/jobs?skip=-1", 422), ("/compare?a=x", 422)],
 )
 def test_an_invalid_address_is_an_error_page(path: str, status: int, url: str) -> None:
     with service(url) as running:
