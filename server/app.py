@@ -33,6 +33,7 @@ from ansorpy.server.routes import (
     kernels,
     login,
     models,
+    new_job,
     pages,
     records,
     simplify,
@@ -95,7 +96,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     )
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for part in (
-        job_routes, models, simplify, kernels, bundles, records, info, docs, login, pages,
+        job_routes, models, simplify, kernels, bundles, records, info, docs, login, new_job, pages,
     ):  # fmt: skip
         # The routes as they are: `include_router` would build each of them a second time.
         app.router.routes.extend(part.router.routes)

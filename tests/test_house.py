@@ -253,7 +253,7 @@ LINES = {
     "ansorpy/cost": 1_540,
     "ansorpy/expr": 2_150,
     "ansorpy/features": 2_550,
-    "ansorpy/frontends": 2_260,
+    "ansorpy/frontends": 2_280,
     "ansorpy/graph": 7_415,
     "ansorpy/importers": 2_630,
     "ansorpy/loopir": 6_155,

@@ -64,9 +64,10 @@ Word = Annotated[str, Query(alias="q", max_length=100)]
 Task = Annotated[str | None, Query(pattern=NAME_PATTERN)]
 
 
-def _page(
+def page(
     request: Request, principal: Principal, template: str, section: str, **values: Any
 ) -> Response:
+    """Return a page of a section of the navigation, from a template and its values."""
     tenant = principal.tenant if cookie_name(request) in request.cookies else None
     return HTMLResponse(
         render(template, tenant=tenant, scopes=principal.scopes, section=section, **values)
@@ -78,7 +79,7 @@ def overview(request: Request, principal: ReadAccess, deps: Deps) -> Response:
     """Return the jobs that have not ended, the last results, and the machines."""
     lists, tenant_id = deps.lists, principal.tenant_id
     admin = "admin" in principal.scopes
-    return _page(
+    return page(
         request, principal, "overview.html", "overview",
         now=lists.jobs(tenant_id, states=WAITING, limit=NEWEST),
         ended=lists.jobs(tenant_id, states=ENDED, order="ended", limit=NEWEST),
@@ -93,7 +94,7 @@ def overview(request: Request, principal: ReadAccess, deps: Deps) -> Response:
 def search(request: Request, principal: ReadAccess, deps: Deps, word: Word = "") -> Response:
     """Return the jobs, models and kernels whose names have a word, or whose ids begin so."""
     tenant_id, word = principal.tenant_id, word.strip()
-    return _page(
+    return page(
         request, principal, "search.html", "", q=word,
         page=deps.lists.jobs(tenant_id, word=word, limit=NEWEST),
         models=deps.models.page(tenant_id, None, NEWEST, word).models,
@@ -111,7 +112,7 @@ def kernels(
 ) -> Response:
     """Return the delivered kernels, newest first."""
     found, after = deps.lists.kernels(principal.tenant_id, word, before, PAGE)
-    return _page(
+    return page(
         request, principal, "kernels.html", "kernels", kernels=found, q=word, before=before,
         next=after, now_s=deps.dashboard.now_s(),
     )  # fmt: skip
@@ -128,12 +129,12 @@ def jobs(
     skip: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> Response:
     """Return the list of jobs."""
-    page = deps.lists.jobs(
+    found = deps.lists.jobs(
         principal.tenant_id, states=(state,) if state else (), word=word, order=order, skip=skip,
         limit=PAGE,
     )  # fmt: skip
-    return _page(
-        request, principal, "jobs.html", "jobs", page=page, state=state, q=word, order=order,
+    return page(
+        request, principal, "jobs.html", "jobs", page=found, state=state, q=word, order=order,
         orders=get_args(Order), skip=skip, size=PAGE, most=MOST_COMPARED,
         keys=deps.authenticator.local is None, submit_url=quote(str(request.url_for("submit"))),
     )  # fmt: skip
@@ -177,7 +178,7 @@ def job(
         tasks = {task.name: task for task in look.job.tasks}
         parts = sorted(look.job.model.tasks, key=lambda one: -(one.share or 0.0))
         ranked = [(part, tasks[part.name]) for part in parts]
-        return _page(
+        return page(
             request, principal, "model_job.html", "jobs", job=look.job, look=look, ranked=ranked,
             steps=steps,
         )  # fmt: skip
@@ -187,7 +188,7 @@ def job(
     if chosen.kernel is not None:
         with suppress(NotFoundError):  # a package of PTX alone
             source = deps.kernels.file(principal.tenant_id, chosen.kernel, SOURCE).decode()
-    return _page(
+    return page(
         request, principal, "job.html", "jobs", job=look.job, look=look, chosen=chosen,
         winner=winner, source=source, steps=steps,
     )  # fmt: skip
@@ -214,7 +215,7 @@ def explain(
     known = look.derivation
     found = list(islice(tree_rows(known), after, after + ROWS + 1)) if known else []
     winner = deps.dashboard.winner(principal.tenant_id, job_id, look.task)
-    return _page(
+    return page(
         request, principal, "explain.html", "jobs", look=look, rows=found[:ROWS], winner=winner,
         uses=rule_uses(known.visits) if known else [], after=after,
         next=after + ROWS if len(found) > ROWS else None,
@@ -251,7 +252,7 @@ def compare(
     """Return two jobs side by side."""
     choices = deps.jobs.page(principal.tenant_id, None, None, CHOICES).jobs
     looks = [deps.dashboard.look(principal.tenant_id, job_id) for job_id in (a, b) if job_id]
-    return _page(
+    return page(
         request, principal, "compare.html", "compare", choices=choices, looks=looks, a=a, b=b
     )
 
@@ -283,10 +284,10 @@ def models(
     before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
 ) -> Response:
     """Return the list of models with their jobs, newest first, and the graph passes."""
-    page = deps.models.page(principal.tenant_id, before, PAGE)
-    return _page(
-        request, principal, "models.html", "models", page=page, before=before,
-        jobs=deps.dashboard.jobs_of(principal.tenant_id, page), now_s=deps.dashboard.now_s(),
+    found = deps.models.page(principal.tenant_id, before, PAGE)
+    return page(
+        request, principal, "models.html", "models", page=found, before=before,
+        jobs=deps.dashboard.jobs_of(principal.tenant_id, found), now_s=deps.dashboard.now_s(),
         passes=passes().passes, keys=deps.authenticator.local is None,
         service_url=quote(str(request.base_url).rstrip("/")),
     )  # fmt: skip
@@ -305,7 +306,7 @@ def machines(request: Request, principal: ReadAccess, deps: Deps) -> Response:
         raise ForbiddenError(
             "cannot show the machines because of the scope of the key; expected admin"
         )
-    return _page(
+    return page(
         request, principal, "machines.html", "machines", now_s=deps.dashboard.now_s(),
         workers=deps.info.workers(principal.tenant_id).workers, most=SLOTS,
         machines=deps.info.machines(principal.tenant_id),

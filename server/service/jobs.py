@@ -27,7 +27,7 @@ from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitt
 from ansorpy.server.schemas.model import ModelFacts
 from ansorpy.server.service.limits import RequestLimits, check_dags, check_parts
 from ansorpy.server.service.redact import redacted
-from ansorpy.server.service.serializers import job_reply, job_summary
+from ansorpy.server.service.serializers import Asked, job_reply, job_summary, of_request
 from ansorpy.te.dag import Dag
 from ansorpy.te.dims import dims_of
 from ansorpy.tuner.options.allocation import chosen_dags
@@ -104,6 +104,19 @@ class JobService:
                 check_quota(tx, tenant_id, self.quota, now_s)
             reply = _told(tx, submitted.job, machines.waiting_for(tx, submitted.job, now_s))
         return JobSubmitted(**reply.model_dump(), how=submitted.how)
+
+    def check(self, tenant_id: int, request: JobRequest) -> Asked:
+        """Return the facts of a request that `submit` would take; nothing is queued.
+
+        Raises:
+            SpecError, GraphError, NotFoundError: as `submit`.
+        """
+        submission = self._submission(request).digested()
+        with reading(self.engine) as tx:
+            if request.model is not None:
+                _check_refusal(models.find(tx, tenant_id, request.model), request)
+            _check_target(tx, request)
+        return of_request(submission.document)
 
     def _submission(self, request: JobRequest) -> Submission:
         space = "schedule" if request.template is None else "template"

@@ -66,7 +66,8 @@ class Asked:
 
 
 @lru_cache(maxsize=1024)
-def _asked(request: str) -> Asked:
+def of_request(request: str) -> Asked:
+    """Return the facts of a stored request, cached."""
     submission = Submission.of(request)
     own = {} if submission.model is None else submission.model.options
     fields = {**values(submission), **own}
@@ -129,7 +130,7 @@ def _as_json(value: Any) -> Any:
 
 def asked(row: JobRow) -> Asked:
     """Return the facts of the request of a job, cached; the tasks of a model once it is divided."""
-    facts = _asked(row.request)
+    facts = of_request(row.request)
     if not row.model_facts:
         return facts
     tasks: Mapping[str, Mapping[str, Any]] = json.loads(row.model_facts)["tasks"]

@@ -60,6 +60,22 @@ def parse(
     return tuple(_Definition(definition, sizes).dag() for definition in defs)
 
 
+def symbols(text: str, source: str = "text") -> tuple[str, ...]:
+    """Return the sizes that a text leaves open, in the order of their first use.
+
+    Raises:
+        SpecError: `source:line:column: ` and the mistake.
+    """
+    found: dict[str, None] = {}
+    for definition in definitions(text, source):
+        ranged = {one.name.name for each in definition.parameters for one in each.ranges}
+        dims = (dim for each in definition.parameters for dim in each.dims)
+        terms = (term for dim in dims for term in all_terms(dim))
+        names = (term.name for term in terms if isinstance(term, Name))
+        found |= dict.fromkeys(name for name in names if name not in ranged)
+    return tuple(found)
+
+
 def _check_bind(sizes: Mapping[str, int]) -> None:
     for name, value in sizes.items():
         if not NAME.fullmatch(name) or name in RESERVED:
