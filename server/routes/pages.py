@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import StringConstraints
 from starlette.datastructures import QueryParams
 
 from ansorpy.errors import SpecError
@@ -34,6 +35,7 @@ from ansorpy.server.schemas.base import NAME_PATTERN
 from ansorpy.server.service.charts import COLUMNS, Chart
 from ansorpy.server.service.derivation_tree import rule_uses, tree_rows
 from ansorpy.server.service.explain import NO_TASK
+from ansorpy.server.service.job_list import JobEntry
 from ansorpy.server.service.jobs import StateChange
 from ansorpy.server.service.simplify import passes
 from ansorpy.server.web.templating import render
@@ -59,6 +61,7 @@ CHANGES: Final[Mapping[str, tuple[Change, ...]]] = {
 }
 
 JobId = Annotated[str, Path(pattern=ID)]
+Chosen = Annotated[Sequence[Annotated[str, StringConstraints(pattern=ID)]], Query(alias="job")]
 OtherId = Annotated[str | None, Query(pattern=f"{ID}|^$")]
 Word = Annotated[str, Query(alias="q", max_length=100)]
 Task = Annotated[str | None, Query(pattern=NAME_PATTERN)]
@@ -247,14 +250,36 @@ def chart(
 @router.get("/compare", response_class=HTMLResponse)
 @in_turn(lambda deps: deps.heavy)
 def compare(
-    request: Request, principal: ReadAccess, deps: Deps, a: OtherId = None, b: OtherId = None
+    request: Request,
+    principal: ReadAccess,
+    deps: Deps,
+    chosen: Chosen = (),
+    a: OtherId = None,
+    b: OtherId = None,
 ) -> Response:
-    """Return two jobs side by side."""
-    choices = deps.jobs.page(principal.tenant_id, None, None, CHOICES).jobs
-    looks = [deps.dashboard.look(principal.tenant_id, job_id) for job_id in (a, b) if job_id]
+    """Return jobs of one workload side by side, and the other jobs that fit to them."""
+    tenant_id = principal.tenant_id
+    entries = deps.lists.entries(tenant_id, _distinct(chosen, a, b))
+    if len(entries) > MOST_COMPARED or len({one.same for one in entries}) > 1:
+        raise SpecError(
+            "cannot compare these jobs because their workloads differ, or they are too many;"
+            f" expected at most {MOST_COMPARED} jobs of one workload"
+        )
+    groups: dict[str, list[JobEntry]] = {}
+    for one in deps.lists.jobs(tenant_id, limit=CHOICES).entries:
+        groups.setdefault(one.same, []).append(one)
+    looks = [deps.dashboard.look(tenant_id, one.job.id) for one in entries]
     return page(
-        request, principal, "compare.html", "compare", choices=choices, looks=looks, a=a, b=b
-    )
+        request, principal, "compare.html", "compare", entries=entries, looks=looks,
+        groups=[group for group in groups.values() if len(group) > 1], most=MOST_COMPARED,
+        others=[one for group in groups.values() for one in group
+                if entries and one.same == entries[0].same and one not in entries],
+        sketches=[deps.dashboard.sketch(tenant_id, look.job) for look in looks],
+    )  # fmt: skip
+
+
+def _distinct(chosen: Sequence[str], *more: str | None) -> list[str]:
+    return list(dict.fromkeys(filter(None, (*chosen, *more))))
 
 
 @router.get("/compare/latency.{form}")
@@ -264,16 +289,19 @@ def compared(
     principal: ReadAccess,
     deps: Deps,
     form: Literal["csv", "jsonl"],
-    a: Annotated[str, Query(pattern=ID)],
-    b: Annotated[str, Query(pattern=ID)],
+    chosen: Chosen = (),
+    a: OtherId = None,
+    b: OtherId = None,
 ) -> Response:
-    """Return the latencies of two jobs in one table."""
+    """Return the latencies of jobs in one table."""
+    ids = _distinct(chosen, a, b)[:MOST_COMPARED]
     rows = [
         {"job": job_id, **row}
-        for job_id in (a, b)
+        for job_id in ids
         for row in deps.charts.rows(principal.tenant_id, job_id, "latency")
     ]
-    return table(rows, ("job", *COLUMNS["latency"]), form, f"latency-{a[:8]}-{b[:8]}")
+    name = "-".join(["latency", *(job_id[:8] for job_id in ids)])
+    return table(rows, ("job", *COLUMNS["latency"]), form, name)
 
 
 @router.get("/models", response_class=HTMLResponse)

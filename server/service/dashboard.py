@@ -115,6 +115,12 @@ class DashboardService:
                 races=races(tx, known.job),
             )
 
+    def sketch(self, tenant_id: int, job: JobReply) -> str:
+        """Return the sketch of the best program of a job of one task, else ""."""
+        if job.model is not None or len(job.tasks) != 1:
+            return ""
+        return self.winner(tenant_id, job.id, job.tasks[0].name).sketch
+
     def winner(self, tenant_id: int, job_id: str, task: str) -> Winner:
         """Return the best program of a task, replayed from its record.
 

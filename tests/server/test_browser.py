@@ -139,7 +139,7 @@ def test_curves_end_at_the_time_in_the_list(
         text = "document.querySelector('#latency-text').textContent"
         until(page, f"{text}.includes({json.dumps(star)})")  # once all events have arrived
         page.goto(f"/compare?a={job}&b={job}")
-        until(page, starts("A: trials of "))
+        until(page, starts(f"{job[:8]}: trials of "))
         assert best in page.locator("main").inner_text()
         page.goto("/jobs")
         assert page.locator(f"tr:has(a[href='/jobs/{job}'])").get_by_text(best).count() == 1

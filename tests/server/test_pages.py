@@ -84,7 +84,7 @@ def test_an_empty_list_shows_an_example_request(url: str) -> None:
         elsewhere = running.client.get("/jobs", headers={"Host": "127.0.0.1:9999"}).text
         assert "http://127.0.0.1:9999/v1/jobs" in elsewhere
         assert "No worker is alive" in running.client.get("/machines").text
-        assert "No jobs yet" in running.client.get("/compare").text
+        assert "No jobs yet that can be" in running.client.get("/compare").text
 
 
 def test_the_example_request_has_a_key_if_keys_are_required(url: str) -> None:
@@ -257,6 +257,16 @@ def test_two_jobs_in_one_table(url: str) -> None:
             tell(running, running.claim())
         text = running.client.get(f"/compare/latency.csv?a={a}&b={b}").text
         assert [row["job"] for row in csv.DictReader(io.StringIO(text))] == [a, b]
+        assert f"/compare?job={b}&job={a}" in html.unescape(running.client.get("/compare").text)
+        third = running.submit(fresh=True, search="random")
+        shown = running.client.get(f"/compare?job={a}&job={b}&job={third}").text
+        assert shown.count('<th scope="col">') == 3
+        assert ">random</td>" in shown
+        assert "Space" not in shown, "only options that differ"
+        other = running.submit("def f(float(4) A) -> (C) { C(i) = A(i) }")
+        refused = running.client.get(f"/compare?job={a}&job={other}")
+        assert refused.status_code == 422
+        assert "their workloads differ" in refused.text
 
 
 def test_pages_of_other_tenants_are_not_found(url: str, engine: Engine) -> None:

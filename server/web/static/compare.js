@@ -1,8 +1,10 @@
-// Comparison of two jobs in one chart, from their events so far.
+// Comparison of jobs of one workload in one chart, from their events so far.
 
 import { Chart, latency, onSwitch } from "./charts.js";
 import { History } from "./history.js";
 
+const COLORS = ["--accent", "--text", "--good", "--wait", "--bad"];
+const DASHES = [undefined, [6, 4], [2, 3], [8, 3, 2, 3], [4, 4]]; // colours are not the only difference
 const place = document.getElementById("comparison");
 let along = "trials";
 
@@ -16,34 +18,31 @@ async function load(id) {
   return history;
 }
 
-// Merge two curves on one axis; a curve keeps its last value between its points.
-function joined(a, b) {
-  const xs = [...new Set([...a.points, ...b.points].map((p) => p[along]))].sort((x, y) => x - y);
-  const along_x = (history) => {
+// Merge curves on one axis; a curve keeps its last value between its points.
+function joined(histories) {
+  const xs = [...new Set(histories.flatMap((one) => one.points.map((p) => p[along])))].sort((x, y) => x - y);
+  return [xs, ...histories.map((history) => {
     let i = -1;
     const end = history.last?.[along] ?? -1;
     return xs.map((x) => {
       while (i + 1 < history.points.length && history.points[i + 1][along] <= x) i++;
       return i < 0 || x > end ? null : history.points[i].latency;
     });
-  };
-  return [xs, along_x(a), along_x(b)];
+  })];
 }
 
 if (place !== null) {
   const text = document.getElementById("latency-text");
+  const ids = place.dataset.jobs.split(" ");
   try {
-    const [a, b] = await Promise.all([load(place.dataset.a), load(place.dataset.b)]);
+    const histories = await Promise.all(ids.map(load));
     const chart = new Chart(document.getElementById("latency"), () => ({
-      x: along, y: "latency", data: joined(a, b),
-      lines: [
-        { label: "A", color: "--accent", step: true },
-        { label: "B", color: "--text", step: true, dash: [6, 4] },
-      ],
+      x: along, y: "latency", data: joined(histories),
+      lines: ids.map((id, i) => ({ label: id.slice(0, 8), color: COLORS[i], step: true, dash: DASHES[i] })),
     }));
-    const told = (name, history) =>
-      history.last ? `${name}: trials of ${latency(history.last.latency)} after ${history.last.trials} trials` : `${name}: no round yet`;
-    text.textContent = `${told("A", a)}; ${told("B", b)}.`;
+    const told = (id, history) =>
+      history.last ? `${id.slice(0, 8)}: trials of ${latency(history.last.latency)} after ${history.last.trials} trials` : `${id.slice(0, 8)}: no round yet`;
+    text.textContent = `${ids.map((id, i) => told(id, histories[i])).join("; ")}.`;
     chart.draw();
     onSwitch((value) => { along = value; chart.draw(); });
   } catch (error) {
