@@ -362,7 +362,7 @@ def test_a_job_needs_a_json_content_type(url: str) -> None:
 
 def test_every_reply_carries_the_headers_that_keep_browsers_safe(url: str) -> None:
     with service(url) as running:
-        for path in ("/v1/jobs", "/nothing", "/docs", "/static/reference.css"):
+        for path in ("/v1/jobs", "/nothing", "/docs", "/static/dashboard.css"):
             headers = running.client.get(path).headers
             assert headers["x-content-type-options"] == "nosniff"
             assert "default-src 'self'" in headers["content-security-policy"]
