@@ -19,7 +19,9 @@ def main(url: str, job: str, other: str, model: str) -> None:
         ("explain-light", f"/jobs/{job}/explain", None, "light"),
         ("explain-phone", f"/jobs/{job}/explain", PHONE, "dark"),
         ("jobs-light", "/jobs", None, "light"),
-        ("compare-dark", f"/compare?a={job}&b={other}", None, "dark"),
+        ("compare-dark", f"/compare?job={job}&job={other}", None, "dark"),
+        ("overview-light", "/", None, "light"),
+        ("new-job-light", "/jobs/new", None, "light"),
         ("models-light", "/models", None, "light"),
         ("machines-light", "/machines", None, "light"),
     )

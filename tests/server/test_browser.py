@@ -215,6 +215,49 @@ def test_the_derivation_shows_every_evaluated_rule(
             clean(watched)
 
 
+def test_a_new_job_is_checked_compared_run_again_and_deleted(
+    job: str, live: tuple[Live, str], chromium: Any
+) -> None:
+    for size in (None, PHONE):
+        with page_of(chromium, live[0].url, size=size) as watched:
+            page = watched.page
+            page.goto("/jobs/new")
+            page.locator("#text").fill("def mv(float(N,128) A, float(128) B) -> (")
+            page.locator("#checked .failed").wait_for()
+            page.locator("#text").fill(BIG.replace("float(128,128)", "float(N,128)"))
+            page.get_by_label("Size N").fill("128")
+            page.locator("#checked .green").wait_for()
+            page.get_by_label("Threads").fill("1")
+            page.get_by_label("Budget", exact=True).fill("0")
+            page.get_by_role("button", name="Queue the job").click()
+            page.wait_for_url(f"**/jobs/{job}")  # the same workload: answered
+            page.goto("/jobs?state=succeeded")
+            page.locator(f"#job-{job}").check()
+            assert page.get_by_role("button", name="Compare").is_disabled()
+            page.get_by_role("button", name="Run again").click()
+            page.wait_for_url("**/jobs")
+            again = live[0].get("/v1/jobs").json()["jobs"][0]["id"]
+            assert again != job
+            page.locator(f"#job-{job}").check()
+            page.locator(f"#job-{again}").check()
+            page.get_by_role("button", name="Compare").click()
+            page.wait_for_selector("#latency canvas")
+            assert again[:8] in page.locator("#latency-text").inner_text()
+            page.keyboard.press("/")
+            page.keyboard.type(again)
+            page.keyboard.press("Enter")
+            page.locator(f"a[href='/jobs/{again}']").click()
+            page.locator("#delete summary").click()
+            page.get_by_role("button", name="Delete the job").click()
+            page.wait_for_url("**/jobs")
+            assert live[0].get(f"/v1/jobs/{again}").status_code == 404
+            page.get_by_role("button", name="Theme").click()
+            page.goto("/kernels")
+            assert page.evaluate("document.documentElement.dataset.theme") == "light"
+            assert page.evaluate(OVERFLOW) <= 0
+            clean(watched)
+
+
 def test_two_jobs_share_a_chart(job: str, live: tuple[Live, str], chromium: Any) -> None:
     with page_of(chromium, live[0].url) as watched:
         watched.page.goto(f"/compare?a={job}&b={job}")
