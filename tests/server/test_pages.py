@@ -74,6 +74,9 @@ def test_an_empty_list_shows_an_example_request(url: str) -> None:
     with service(url) as running:
         begin = running.client.get("/").text
         assert all(way in begin for way in ("Drop an ONNX file", "client.submit", "--watch"))
+        parts = re.split(r'<div id="[a-z]+" data-part>', begin)
+        (tabs,) = (part for part in parts if 'class="card tabs"' in part)
+        assert "<h2>Machines</h2>" not in tabs, "a heartbeat would reset the chosen tab"
         page = running.client.get("/jobs")
         assert page.status_code == 200
         assert "No jobs yet" in page.text
