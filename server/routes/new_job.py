@@ -39,7 +39,7 @@ DEFAULTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FormCheck:
     """The result of a check: open sizes, and the facts of the request or the reason against it."""
 
     sizes: tuple[str, ...] = ()
@@ -140,19 +140,19 @@ def _with(models: list[ModelSummary], chosen: str) -> list[tuple[str, str]]:
     return list(({chosen: chosen[:12]} | told if chosen else told).items())
 
 
-def _check(deps: Deps, principal: Principal, form: JobForm) -> Checked:
+def _check(deps: Deps, principal: Principal, form: JobForm) -> FormCheck:
     sizes: tuple[str, ...] = ()
     if (form["by"] == "model" and not form["model"]) or (form["by"] == "json" and not form["json"]):
-        return Checked()
+        return FormCheck()
     try:
         sizes = _sizes(deps, principal, form)
-        return Checked(sizes, deps.jobs.check(principal.tenant_id, form.request(sizes)))
+        return FormCheck(sizes, deps.jobs.check(principal.tenant_id, form.request(sizes)))
     except InvalidBodyError as error:
-        return Checked(
+        return FormCheck(
             sizes, reason="; ".join(f"{m.place}: expected {m.expected}" for m in error.mistakes)
         )
     except AnsorError as error:
-        return Checked(sizes, reason=str(error))
+        return FormCheck(sizes, reason=str(error))
 
 
 def _sizes(deps: Deps, principal: Principal, form: JobForm) -> tuple[str, ...]:
