@@ -186,7 +186,8 @@ def test_buttons_pause_resume_and_cancel_a_running_job(
         page.locator("#cancel summary").click()
         page.get_by_role("button", name="Cancel the job").click()
         page.wait_for_selector("#head .state.cancelled", timeout=END_MS)
-        assert page.locator(".actions").count() == 0
+        page.get_by_role("button", name="Run again").wait_for()
+        assert page.locator(".actions").get_by_text("Cancel").count() == 0
         clean(watched)
     told = running.get(f"/v1/jobs/{job_id}").json()
     assert (told["state"], told["trials"] > 0) == ("cancelled", True)
