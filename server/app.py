@@ -53,6 +53,7 @@ from ansorpy.server.service.model_reader import ModelReader
 from ansorpy.server.service.models import ModelService
 from ansorpy.server.service.records import RecordService
 from ansorpy.server.service.slots import Slots
+from ansorpy.server.service.trials import TrialService
 from ansorpy.server.service.uploads import Uploads
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.web.templating import STATIC
@@ -166,6 +167,7 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
         charts=ChartService(engine),
         dashboard=DashboardService(engine),
         lists=ListService(engine),
+        trials=TrialService(engine),
         heavy=HeavyWork(CapacityLimiter(HEAVY)),
         derivations=HeavyWork(CapacityLimiter(1)),
     )  # fmt: skip

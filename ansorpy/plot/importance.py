@@ -1,5 +1,7 @@
 """Importance: by how much each size decides the time, by permutation on trees."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -14,8 +16,24 @@ LEAST: Final = 16  # trials from which on a quarter of them can be held out
 SHOWN: Final = 12  # columns that are drawn, the most important ones
 
 
-def draw_importance(subject: Subject, ax: Any) -> None:
-    """Draw a bar per size: the rise of the error if its values are shuffled.
+@dataclass(frozen=True)
+class SizeImportance:
+    """The importance of sizes, the greatest first, as shares of the variance of the log time.
+
+    Args:
+        shares: by size, 0 or more: the rise of the squared error if the size is shuffled.
+        explained: the part of the variance that the trees explain, from 0 to 1.
+        count: number of trials with equal names of sizes, among `of` trials with times.
+    """
+
+    shares: Mapping[str, float]
+    explained: float
+    count: int
+    of: int
+
+
+def importance_of(subject: Subject) -> SizeImportance:
+    """Return the importance of at most SHOWN sizes.
 
     The trees estimate the logarithm of the time, on trials that they were not grown from.
 
@@ -32,20 +50,30 @@ def draw_importance(subject: Subject, ax: Any) -> None:
     measured = permutation_importance(
         trials.values.astype(np.float32), np.log(trials.times_s), np.random.default_rng(0)
     )
-    order = np.argsort(-measured.shares)[:SHOWN][::-1]
-    shares = 100 * np.maximum(measured.shares[order], 0.0)
-    ax.barh(range(len(order)), shares, color=OURS, height=0.65)
-    ax.set_yticks(range(len(order)), [trials.names[n] for n in order], fontsize=8)
+    order = np.argsort(-measured.shares)[:SHOWN]
+    shares = {trials.names[n]: max(0.0, float(measured.shares[n])) for n in order}
+    return SizeImportance(shares, max(0.0, measured.explained), count, trials.of)
+
+
+def draw_importance(subject: Subject, ax: Any) -> None:
+    """Draw a bar per size: the rise of the error if its values are shuffled.
+
+    Raises:
+        SpecError: as of `importance_of`.
+    """
+    found = importance_of(subject)
+    names, shares = list(found.shares)[::-1], [100 * one for one in found.shares.values()][::-1]
+    ax.barh(range(len(names)), shares, color=OURS, height=0.65)
+    ax.set_yticks(range(len(names)), names, fontsize=8)
     for place, share in enumerate(shares):
         ax.annotate(f"{share:.0f} %", (share, place), (4, 0), textcoords="offset points",
                     va="center", fontsize=8)  # fmt: skip
     ax.margins(x=0.12)
     ax.set_xlim(left=0)
     ax.set_xlabel("rise of the squared error if shuffled (% of the variance of log time)")
-    explained = 100 * max(0.0, measured.explained)
     ax.set_title(
-        f"{subject.name}: importance of sizes in {count} of {trials.of} trials,"
-        f" {explained:.0f} % explained",
+        f"{subject.name}: importance of sizes in {found.count} of {found.of} trials,"
+        f" {100 * found.explained:.0f} % explained",
         fontsize=10,
     )
     ax.grid(visible=True, axis="x", alpha=0.25)

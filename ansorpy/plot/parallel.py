@@ -34,7 +34,7 @@ def draw_parallel(subject: Subject, ax: Any) -> None:
             " its trials; expected 2"
         )
     names, values = trials.names[:COLUMNS], trials.values[:, :COLUMNS]
-    places = np.column_stack([_places(values[:, n]) for n in range(len(names))])
+    heights = np.column_stack([places(values[:, n]) for n in range(len(names))])
     unit, unit_s = unit_of(float(trials.times_s.min()))
     times = trials.times_s / unit_s
     norm = LogNorm(times.min(), max(times.max(), 1.01 * times.min()))
@@ -42,7 +42,7 @@ def draw_parallel(subject: Subject, ax: Any) -> None:
     order = np.argsort(-times)
     for place, n in enumerate(order):
         last = place == len(order) - 1
-        ax.plot(range(len(names)), places[n], color=BEST if last else colours.to_rgba(times[n]),
+        ax.plot(range(len(names)), heights[n], color=BEST if last else colours.to_rgba(times[n]),
                 linewidth=2.6 if last else 1.0, alpha=1.0 if last else 0.6)  # fmt: skip
     _axes(ax, names, values)
     bar = ax.figure.colorbar(colours, ax=ax, pad=0.03)
@@ -55,7 +55,7 @@ def draw_parallel(subject: Subject, ax: Any) -> None:
     )
 
 
-def _places(column: npt.NDArray[np.int64]) -> FloatArray:
+def places(column: npt.NDArray[np.int64]) -> FloatArray:
     """Return heights from 0 to 1: logarithmic, because sizes are factors of extents."""
     logs = np.log2(1.0 + column)
     heights: FloatArray = (logs - logs.min()) / np.ptp(logs)
@@ -65,8 +65,8 @@ def _places(column: npt.NDArray[np.int64]) -> FloatArray:
 def _axes(ax: Any, names: tuple[str, ...], values: npt.NDArray[np.int64]) -> None:
     for n in range(len(names)):
         ax.axvline(n, color="black", linewidth=0.8, zorder=3)
-        heights = dict(zip(values[:, n].tolist(), _places(values[:, n]).tolist(), strict=True))
-        for tick, height in _ticks(heights).items():
+        heights = dict(zip(values[:, n].tolist(), places(values[:, n]).tolist(), strict=True))
+        for tick, height in ticks_of(heights).items():
             ax.annotate(str(tick), (n, height), (3, 0), textcoords="offset points",
                         va="center", fontsize=7, zorder=4,
                         bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.6, "linewidth": 0},
@@ -79,7 +79,7 @@ def _axes(ax: Any, names: tuple[str, ...], values: npt.NDArray[np.int64]) -> Non
         ax.spines[side].set_visible(False)
 
 
-def _ticks(heights: Mapping[int, float]) -> dict[int, float]:
+def ticks_of(heights: Mapping[int, float]) -> dict[int, float]:
     """Return the values that are written: the largest, and others with room between them."""
     kept = {max(heights): 1.0}
     for value in sorted(heights):

@@ -8,6 +8,7 @@ Source: Williams, Waterman and Patterson, Roofline, CACM 52, 2009.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
@@ -28,8 +29,44 @@ from ansorpy.te.dims import at_sizes, dims_of, timed_sizes, timed_weights
 ROOM: Final = 4.0  # factor of the range of intensities beside the kernel and the ridges
 
 
-def draw_roofline(subject: Subject, ax: Any) -> None:
-    """Draw the kernel and the other programs of its race, and the limits.
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The rates of a kernel and of other programs, below the limits of a machine.
+
+    Args:
+        intensity: operations per byte of operands and results.
+        peak_flop_per_s: the arithmetic limit; 0.0: not known.
+        measured: the limit was measured, with float32; else it is a bound.
+        bytes_per_s: estimates of the limits of caches and memory, by name.
+        flop_per_s: by program, the kernel first.
+    """
+
+    intensity: float
+    peak_flop_per_s: float
+    measured: bool
+    bytes_per_s: Mapping[str, float]
+    flop_per_s: Mapping[str, float]
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The limits of the intensities that a picture shows."""
+        peak = self.peak_flop_per_s
+        ridges = [peak / one for one in self.bytes_per_s.values()] if peak else []
+        found = [self.intensity, *ridges]
+        return min(found) / ROOM, max(found) * ROOM
+
+    def slope(self, bytes_per_s: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return the ends of the line of a limit: intensity and FLOP/s, below the peak."""
+        low, high = self.span
+        ends = [(x, x * bytes_per_s) for x in (low, high)]
+        peak = self.peak_flop_per_s
+        if peak and ends[1][1] > peak:
+            ends = [(low, min(ends[0][1], peak)), (max(low, peak / bytes_per_s), peak)]
+        return ends[0], ends[1]
+
+
+def roofline_of(subject: Subject) -> Roofline:
+    """Return the kernel and the other programs of its race, and the limits.
 
     Raises:
         SpecError: the kernel was not raced on a processor, or it has no floating-point operations.
@@ -42,25 +79,39 @@ def draw_roofline(subject: Subject, ax: Any) -> None:
             " expected a tuning with trials, on a processor"
         )
     dag = subject.dag
-    flop, moved = flop_count(dag), moved_bytes(dag)
+    flop = flop_count(dag)
     if not flop:
         raise SpecError(
             f"cannot draw a roofline of {subject.name} because it has no floating-point operations;"
             " expected a computation that has some"
         )
-    x, rate = flop / moved, subject.result.rate
+    rate = subject.result.rate
     effective = " (effective)" if rate and rate.effective else ""
-    points = {"this kernel" + effective: subject.result.best_s, **subject.lines_s}
-    limits, peak = memory_limits(target), race.peak_flop_per_s
-    ridges = [peak / one for one in limits.values()] if peak else []  # intensities
-    span = (min([x, *ridges]) / ROOM, max([x, *ridges]) * ROOM)
-    gflops = {name: flop / time_s / 1e9 for name, time_s in points.items()}
-    _limits(ax, span, peak / 1e9, "measured" if is_float32(dag) else "bound", limits)
-    _points(ax, x, gflops)
+    times_s = {"this kernel" + effective: subject.result.best_s, **subject.lines_s}
+    return Roofline(
+        flop / moved_bytes(dag),
+        race.peak_flop_per_s,
+        is_float32(dag),
+        memory_limits(target),
+        {name: flop / time_s for name, time_s in times_s.items()},
+    )
+
+
+def draw_roofline(subject: Subject, ax: Any) -> None:
+    """Draw the kernel and the other programs of its race, and the limits.
+
+    Raises:
+        SpecError: as of `roofline_of`.
+    """
+    found, target = roofline_of(subject), subject.target
+    assert target is not None
+    gflops = {name: rate / 1e9 for name, rate in found.flop_per_s.items()}
+    _limits(ax, found)
+    _points(ax, found.intensity, gflops)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_xlim(*span)
-    most = max(peak / 1e9, *gflops.values())
+    ax.set_xlim(*found.span)
+    most = max(found.peak_flop_per_s / 1e9, *gflops.values())
     ax.set_ylim(min(gflops.values()) / 2, most * 2)
     plain_ticks(ax.xaxis)
     plain_ticks(ax.yaxis)
@@ -98,22 +149,14 @@ def memory_limits(target: Target) -> dict[str, float]:
     }
 
 
-def _limits(
-    ax: Any,
-    span: tuple[float, float],
-    peak: float,
-    source: str,
-    bytes_per_s: Mapping[str, float],
-) -> None:
+def _limits(ax: Any, roofline: Roofline) -> None:
     """Draw the arithmetic limit, if it is known, and a slope for each place of the data."""
-    for style, (place, rate) in zip(("-.", "--", ":"), bytes_per_s.items(), strict=True):
-        ends = [x * rate / 1e9 for x in span]
-        xs = list(span)
-        if peak and ends[1] > peak:
-            xs, ends = [span[0], max(span[0], peak * 1e9 / rate)], [min(ends[0], peak), peak]
-        ax.plot(xs, ends, style, color=GREY, linewidth=1.1, zorder=1,
+    for style, (place, rate) in zip(("-.", "--", ":"), roofline.bytes_per_s.items(), strict=True):
+        xs, ys = zip(*roofline.slope(rate), strict=True)
+        ax.plot(xs, [y / 1e9 for y in ys], style, color=GREY, linewidth=1.1, zorder=1,
                 label=f"{place} {rate / 1e9:.0f} GB/s (estimate)")  # fmt: skip
-    if peak:
+    if roofline.peak_flop_per_s:
+        peak, source = roofline.peak_flop_per_s / 1e9, "measured" if roofline.measured else "bound"
         ax.axhline(peak, color="black", linewidth=1.1, zorder=1,
                    label=f"arithmetic {peak:.4g} GFLOP/s ({source})")  # fmt: skip
 

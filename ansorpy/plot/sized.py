@@ -4,7 +4,10 @@ Trials of other sketches have other sizes, so that a matrix holds the trials of 
 """
 
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +15,8 @@ import numpy.typing as npt
 from ansorpy.errors import RecordError, SpecError
 from ansorpy.plot.subject import Subject
 from ansorpy.replay import plan_from_text
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
 
 VARIANT = "variant"  # column of the number of the plan: its structural choices
 
@@ -39,6 +44,23 @@ class SizedTrials:
         return SizedTrials(names, self.values[:, kept], self.times_s, self.of)
 
 
+def size_names(dag: Dag, target: Target, plans: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the sizes of each plan, in the order of a row.
+
+    A plan that cannot be replayed, because another version of a rule made it, is left out.
+    """
+    names: dict[str, tuple[str, ...]] = {}
+    for text in dict.fromkeys(plans):
+        with suppress(RecordError):
+            names[text] = _names(dag, target, text)
+    return names
+
+
+@lru_cache(maxsize=512)  # a page asks again for the plans of a search
+def _names(dag: Dag, target: Target, plan: str) -> tuple[str, ...]:
+    return tuple(size.name for size in plan_from_text(dag, target, plan).sizes)
+
+
 def sized_trials(subject: Subject) -> SizedTrials:
     """Return the timed trials of the largest set with equal names of sizes.
 
@@ -53,13 +75,7 @@ def sized_trials(subject: Subject) -> SizedTrials:
             f"cannot name the sizes of {subject.name} because {reason}; expected the result of"
             " ansorpy.tune with trials, of one range of sizes"
         )
-    dag, names_of = subject.dag, dict[str, tuple[str, ...]]()
-    for text in dict.fromkeys(one.plan for one in timed):
-        try:
-            plan = plan_from_text(dag, subject.target, text)
-        except RecordError:  # another version of a rule made it
-            continue
-        names_of[text] = tuple(size.name for size in plan.sizes)
+    names_of = size_names(subject.dag, subject.target, (one.plan for one in timed))
     known = [one for one in timed if one.plan in names_of]
     if not known:
         raise SpecError(

@@ -35,9 +35,10 @@ a round the sum of the search, which never rises; with a kernel the sum of the n
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from ansorpy.server.db.models import JobEventRow, JobRow
@@ -47,6 +48,14 @@ Kind = Literal[
     "improved", "racing", "kernel", "finished", "divided", "answered", "estimate", "bundle",
 ]  # fmt: skip
 BATCH: Final = 500  # ids per query; SQLite allows at least 999 parameters
+
+
+@dataclass(frozen=True, slots=True)
+class JobPhase:
+    """A part of a job, and its length by the clock of the database."""
+
+    name: str
+    seconds: float
 
 
 def add_event(
@@ -90,6 +99,34 @@ def races(tx: Session, job: JobRow) -> bool:
     """Return whether the last event of a job is the begin of a race."""
     last = tx.get(JobEventRow, (job.id, job.events))
     return job.state == "running" and last is not None and last.kind == "racing"
+
+
+def phases(tx: Session, job: JobRow, now_s: float) -> list[JobPhase]:
+    """Return the phases of a job so far, in order; the last one of a running job goes on."""
+    if job.started_s is None:
+        return []
+
+    def at_s(*conditions: ColumnElement[bool]) -> float | None:
+        return tx.scalar(select(func.min(JobEventRow.at_s)).where(mine, *conditions))
+
+    mine, kind = JobEventRow.job_id == job.id, JobEventRow.kind
+    rounds = select(JobEventRow.seq, JobEventRow.at_s, JobEventRow.body).where(
+        mine, kind == "round"
+    )
+    first = tx.execute(rounds.order_by(JobEventRow.seq).limit(1)).first()
+    last = tx.scalar(select(func.max(JobEventRow.seq)).where(mine, kind == "round")) or 0
+    begins: dict[str, float | None] = {
+        "first answers": job.started_s,
+        "search": first and first.at_s - sum(json.loads(first.body)["spent"].values()),
+        "final race": at_s(kind == "racing", JobEventRow.seq > last),
+    }
+    known = [(name, begin_s) for name, begin_s in begins.items() if begin_s is not None]
+    end_s = now_s if job.ended_s is None else job.ended_s
+    ends_s = [begin_s for _, begin_s in known[1:]] + [end_s]
+    return [
+        JobPhase(name, max(0.0, end - begin_s))
+        for (name, begin_s), end in zip(known, ends_s, strict=True)
+    ]
 
 
 def last_events(tx: Session, job_ids: Sequence[str]) -> list[tuple[str, str, int]]:

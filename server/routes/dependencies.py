@@ -27,6 +27,7 @@ from ansorpy.server.service.kernels import KernelService
 from ansorpy.server.service.model_reader import ModelReader
 from ansorpy.server.service.models import ModelService
 from ansorpy.server.service.records import RecordService
+from ansorpy.server.service.trials import TrialService
 from ansorpy.server.service.uploads import Uploads
 from ansorpy.server.settings import ServiceSettings
 
@@ -56,6 +57,7 @@ class Dependencies:
     charts: ChartService
     dashboard: DashboardService
     lists: ListService
+    trials: TrialService
     heavy: HeavyWork  # requests that parse a workload, or replay or read many records
     derivations: HeavyWork  # a kind of its own, because one may take seconds
 

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
 from shlex import quote
@@ -20,24 +19,26 @@ from ansorpy.errors import SpecError
 from ansorpy.server.access.authentication import Principal
 from ansorpy.server.access.errors import ForbiddenError
 from ansorpy.server.http.body import read_bounded
-from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.listing import Order
 from ansorpy.server.jobs.states import ENDED, WAITING, State
 from ansorpy.server.routes.dependencies import (
+    Dependencies,
     Deps,
     ReadAccess,
     TuneAccess,
     cookie_name,
     in_turn,
 )
+from ansorpy.server.routes.job_panels import PANELS, PanelRequest, Tab, task_of
 from ansorpy.server.routes.page_route import PageRoute, own_form
 from ansorpy.server.schemas.base import NAME_PATTERN
-from ansorpy.server.service.charts import COLUMNS, Chart
+from ansorpy.server.service.charts import COLUMNS, TRIAL_COLUMNS, Chart
+from ansorpy.server.service.dashboard import JobView
 from ansorpy.server.service.derivation_tree import rule_uses, tree_rows
-from ansorpy.server.service.explain import NO_TASK
 from ansorpy.server.service.job_list import JobEntry
 from ansorpy.server.service.jobs import StateChange
 from ansorpy.server.service.simplify import passes
+from ansorpy.server.service.trials import Show, Sort, TrialQuery
 from ansorpy.server.web.templating import render
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -47,7 +48,6 @@ NEWEST: Final = 10  # jobs of a part of the overview, and of a search
 CHOICES: Final = 40  # jobs offered for a comparison
 ID: Final = "^[0-9a-f]{32}$"
 MEDIA_TYPES: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
-SOURCE: Final = "kernel.py"
 ROWS: Final = 400  # rows of a derivation per page
 SLOTS: Final = 400  # slots on the page of machines
 MAX_FORM_BYTES: Final = 1 << 14
@@ -172,9 +172,18 @@ def _changed(deps: Deps, principal: Principal, job_id: str, how: Change) -> str:
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
 @in_turn(lambda deps: deps.heavy)
 def job(
-    request: Request, job_id: JobId, principal: ReadAccess, deps: Deps, task: Task = None
+    request: Request,
+    job_id: JobId,
+    principal: ReadAccess,
+    deps: Deps,
+    task: Task = None,
+    tab: Tab = "overview",
+    show: Show = "all",
+    variant: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+    sort: Sort = "trial",
+    descending: Annotated[Literal["1"] | None, Query(alias="desc")] = None,
 ) -> Response:
-    """Return the page of a job, which its script keeps up to date."""
+    """Return a part of the page of a job, which its script keeps up to date."""
     look = deps.dashboard.look(principal.tenant_id, job_id)
     steps = CHANGES[look.job.state]
     if look.job.model is not None:
@@ -185,15 +194,29 @@ def job(
             request, principal, "model_job.html", "jobs", job=look.job, look=look, ranked=ranked,
             steps=steps,
         )  # fmt: skip
-    chosen = look.job.tasks[0] if task is None else _task_of(look.job, task)
-    winner = deps.dashboard.winner(principal.tenant_id, job_id, chosen.name)
-    source = ""
-    if chosen.kernel is not None:
-        with suppress(NotFoundError):  # a package of PTX alone
-            source = deps.kernels.file(principal.tenant_id, chosen.kernel, SOURCE).decode()
+    query = TrialQuery(show, variant, sort, descending is not None)
+    return _job_page(request, principal, deps, look, task, tab, query)
+
+
+@router.get("/jobs/{job_id}/why", response_class=HTMLResponse)
+@in_turn(lambda deps: deps.derivations)
+def why(
+    request: Request, job_id: JobId, principal: ReadAccess, deps: Deps, task: Task = None
+) -> Response:
+    """Return the reasons for the winner of a task, and the failures of the job."""
+    look = deps.dashboard.look(principal.tenant_id, job_id)
+    return _job_page(request, principal, deps, look, task, "why", TrialQuery())
+
+
+def _job_page(
+    request: Request, principal: Principal, deps: Dependencies, look: JobView, task: str | None,
+    tab: Tab | Literal["why"], query: TrialQuery,
+) -> Response:  # fmt: skip
+    asked = PanelRequest(deps, principal.tenant_id, look.job, task_of(look.job, task), query)
     return page(
-        request, principal, "job.html", "jobs", job=look.job, look=look, chosen=chosen,
-        winner=winner, source=source, steps=steps,
+        request, principal, "job.html", "jobs", job=look.job, look=look, chosen=asked.chosen,
+        steps=CHANGES[look.job.state], tab=tab, panels=tuple(PANELS), panel=PANELS[tab](asked),
+        snippet=asked.snippet,
     )  # fmt: skip
 
 
@@ -225,11 +248,21 @@ def explain(
     )  # fmt: skip
 
 
-def _task_of(job: Any, name: str) -> Any:
-    for task in job.tasks:
-        if task.name == name:
-            return task
-    raise NotFoundError(NO_TASK)
+@router.get("/jobs/{job_id}/charts/trials.{form}")
+@in_turn(lambda deps: deps.heavy)
+def trials(
+    request: Request,
+    job_id: JobId,
+    form: Literal["csv", "jsonl"],
+    principal: ReadAccess,
+    deps: Deps,
+    task: Task = None,
+) -> Response:
+    """Return the trials of a task, of all tasks unless given."""
+    job = deps.dashboard.look(principal.tenant_id, job_id).job
+    tasks = job.tasks if task is None else [task_of(job, task)]
+    rows = deps.charts.trials(principal.tenant_id, job_id, tasks)
+    return table(rows, TRIAL_COLUMNS, form, f"trials-{job_id[:8]}")
 
 
 @router.get("/jobs/{job_id}/charts/{chart}.{form}")

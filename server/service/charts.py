@@ -1,7 +1,7 @@
 """Data of the charts of the dashboard, from the events of a job."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -12,7 +12,9 @@ from ansorpy.server.db.engine import reading
 from ansorpy.server.jobs import queries
 from ansorpy.server.jobs.latency import least_s
 from ansorpy.server.jobs.states import ENDED
+from ansorpy.server.schemas.job import TaskReply
 from ansorpy.server.service.serializers import job_latency
+from ansorpy.server.service.trials import TrialService
 
 Chart = Literal["latency", "allocation", "quality", "failures"]
 Row = Mapping[str, Any]
@@ -26,6 +28,10 @@ COLUMNS: Final[Mapping[Chart, tuple[str, ...]]] = {
     ),
     "failures": ("task", "kind", "count"),
 }  # fmt: skip
+TRIAL_COLUMNS: Final = (
+    "task", "trial", "round", "place", "seconds", "best_s", "slowdown", "outcome", "message",
+    "variant", "sizes",
+)  # fmt: skip
 # Source of the times of each kind of event, unless it tells its own.
 SOURCES: Final[Mapping[str, Timing]] = {
     "round": "trial", "kernel": "race", "estimate": "estimate", "bundle": "race",
@@ -54,6 +60,27 @@ class ChartService:
         if chart != "latency":
             return list(_MAKE[chart](filter(_is_round, told)))
         return [*_latency(told), *self._last(tenant_id, job_id)]
+
+    def trials(self, tenant_id: int, job_id: str, tasks: Iterable[TaskReply]) -> Iterator[Row]:
+        """Yield the trials of tasks, with the fields TRIAL_COLUMNS.
+
+        `seconds` is the tuning time at the end of the round of the trial, None of an earlier job;
+        `sizes` is a text such as "C.i.1=2 C.j.1=4".
+
+        Raises:
+            NotFoundError
+        """
+        rounds = filter(_is_round, self._told(tenant_id, job_id))
+        ends_s = {row["number"]: row["seconds"] for row in rounds}
+        for task in tasks:
+            for row in TrialService(self.engine).of_task(tenant_id, job_id, task).rows():
+                yield {
+                    "task": task.name, "trial": row.number, "round": row.round, "place": row.place,
+                    "seconds": ends_s.get(row.round), "best_s": row.best_s,
+                    "slowdown": row.slowdown, "outcome": row.outcome, "message": row.message,
+                    "variant": row.variant,
+                    "sizes": " ".join(f"{name}={size}" for name, size in row.sizes.items()),
+                }  # fmt: skip
 
     def _last(self, tenant_id: int, job_id: str) -> Iterator[Row]:
         """Yield the latency of record of an ended job as a row, if it has a time."""

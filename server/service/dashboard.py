@@ -15,7 +15,7 @@ from ansorpy.server.db.engine import now, reading
 from ansorpy.server.db.models import RecordRow
 from ansorpy.server.jobs import machines, queries
 from ansorpy.server.jobs.errors import NotFoundError
-from ansorpy.server.jobs.events import notices, races
+from ansorpy.server.jobs.events import JobPhase, notices, phases, races
 from ansorpy.server.jobs.latency import NO_TIME, Latency
 from ansorpy.server.jobs.ranges import TaskSizes
 from ansorpy.server.schemas.explain import FailureReply
@@ -68,6 +68,7 @@ class JobView:
     facts: Mapping[str, Any] = field(default_factory=dict)  # facts of the target
     notices: Sequence[str] = ()  # sentences about the budget
     races: bool = False  # the final race runs
+    phases: Sequence[JobPhase] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class DashboardService:
                 facts=known.target.get("target", {}),
                 notices=notices(tx, job_id),
                 races=races(tx, known.job),
+                phases=phases(tx, known.job, now(tx)),
             )
 
     def sketch(self, tenant_id: int, job: JobReply) -> str:

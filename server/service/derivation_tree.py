@@ -45,6 +45,45 @@ class RuleUse:
     applied: int
 
 
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """A decision on the way to a sketch: the rule that applied to a stage, and the reason.
+
+    A result of a rule with several ones is told as "2 of 3"; "" if it has one.
+    """
+
+    stage: str
+    rule: str
+    why: str
+    result: str = ""
+
+
+def path_to(derivation: Derivation, loops: str) -> list[PathStep]:
+    """Return the decisions on the way to the sketch with these loops; [] if there is none."""
+    numbers = [n for n, one in enumerate(derivation.sketches) if str(one) == loops]
+    parents = {
+        successor: (number, visit.stage, trial)
+        for number, visit in enumerate(derivation.visits)
+        if not visit.undecided
+        for trial in visit.trials
+        for successor in trial.successors
+    } | {
+        visit.trials[-1].successors[0]: (number, "", visit.trials[-1])
+        for number, visit in enumerate(derivation.visits)
+        if visit.undecided
+    }
+    at = next((n for n, one in enumerate(derivation.visits) if one.sketch in numbers), None)
+    steps = []
+    while at in parents:
+        before, stage, trial = parents[at]
+        if stage:
+            place, count = trial.successors.index(at) + 1, len(trial.successors)
+            result = f"{place} of {count}" if count > 1 else ""
+            steps.append(PathStep(stage, trial.rule, trial.answer.why, result))
+        at = before
+    return steps[::-1]
+
+
 def tree_rows(derivation: Derivation) -> Iterator[TreeRow]:
     """Yield the rows of the tree depth first, in the order of the rules."""
     stack: list[tuple[int, int | TreeRow]] = [(0, 0)]

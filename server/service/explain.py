@@ -4,6 +4,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,7 @@ OF_MODEL: Final = (
     "cannot explain this job because the Dags of a model's tasks are not stored; expected a job"
     " of text or of Dags"
 )
+MOST_DIFFERENCES: Final = 5  # rows about the runner-up
 PAGE_BYTES: Final = 11_000  # size of the visits in one reply
 EXAMPLE_CHARS: Final = 300
 WHY_CHARS: Final = 300
@@ -146,6 +148,14 @@ class ExplainService:
         dag = submission.dags[number]
         key = (known.job.request_sha256, dag.name, repr(target), rules_name(kind, rules))
         return self.kept.get(key, partial(derived, dag, target, rules))
+
+    def meanings(self, look: TaskExplanation) -> dict[str, str]:
+        """Return the first line of the documentation of each rule of a job by its name."""
+        submission, kind = look.known.submission, look.known.target.get("target", {}).get("kind")
+        with suppress(SpecError):
+            rules = find_rules(kind or "cpu", submission.allow, submission.without, self.rules_dir)
+            return {type(one).__name__: first_line(type(one).__doc__ or "") for one in rules}
+        return {}
 
     def read(self, tenant_id: int, job_id: str, task: str | None, after: int) -> ExplainReply:
         """Return a page of the derivation of a task (default: the first one).
@@ -264,6 +274,43 @@ def visit_reply(number: int, visit: Visit) -> VisitReply:
             for trial in visit.trials
         ],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceRow:
+    """A choice or a feature in which the winner and the runner-up differ; "" if one lacks it."""
+
+    name: str
+    winner: str
+    runner_up: str
+    share: float | None = None  # share of the difference of the scores, signed; None for a choice
+
+
+def differences(contrast: ContrastReply) -> list[DifferenceRow]:
+    """Return at most MOST_DIFFERENCES rows: choices and sizes first, then features."""
+    own, other = map(_valued, (contrast.only_winner, contrast.only_runner_up))
+    rows = [
+        DifferenceRow(name, own.get(name, ""), other.get(name, "")) for name in {**own, **other}
+    ]
+    rows += [
+        DifferenceRow(
+            one.name, f"{one.winner:.4g}", f"{one.runner_up:.4g}",
+            one.share if one.part > 0 else -one.share,
+        )
+        for one in contrast.differences
+    ]  # fmt: skip
+    return rows[:MOST_DIFFERENCES]
+
+
+def _valued(traits: Sequence[str]) -> dict[str, str]:
+    """Return the values of traits such as "C.i.1 = 8" by name; others have the value "yes"."""
+    pairs = (trait.partition(" = ") for trait in traits)
+    return {name: value or "yes" for name, _, value in pairs}
+
+
+def first_line(doc: str) -> str:
+    """Return the first line of a documentation, without marks of code."""
+    return doc.split("\n")[0].replace("`", "")
 
 
 def target_of(facts: Mapping[str, Any], cores: int) -> Target | None:

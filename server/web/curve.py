@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import floor, log10
+from math import ceil, floor, log10
 from typing import Final
 
 WIDTH: Final = 360  # units of the view box, about the pixels of a telephone: letters stay legible
@@ -72,3 +72,14 @@ def apart(ticks: Sequence[Tick]) -> Iterator[Tick]:
             before = tick.at
             yield tick
     yield last
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Return round times: the densest of 1, 2, 5; 1, 3; and 1 times powers of 10 that fits."""
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [n * 10.0**power for power in decades for n in digits]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) <= MOST_TICKS:
+            break
+    return inside

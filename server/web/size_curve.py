@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import ceil, floor, log10
 from typing import Final
 
 from ansorpy.server.schemas.job import SizeReply
@@ -11,7 +10,6 @@ from ansorpy.server.web.curve import (
     BOTTOM,
     HEIGHT,
     LEFT,
-    MOST_TICKS,
     RIGHT,
     TOP,
     WIDTH,
@@ -19,6 +17,7 @@ from ansorpy.server.web.curve import (
     CurveLine,
     Tick,
     apart,
+    decades,
     scale,
     steps,
 )
@@ -73,20 +72,9 @@ def size_curve(timed: Sequence[SizeReply]) -> SizeCurve | None:
         "logarithmic" if wide else "linear",
         tuple(lines),
         tuple(apart([Tick(x(size), str(size)) for size in dict.fromkeys(ends)])),
-        tuple(Tick(y(s), latency(s)) for s in (_decades if wide else steps)(low, high)),
+        tuple(Tick(y(s), latency(s)) for s in (decades if wide else steps)(low, high)),
     )
 
 
 def _sizes(timed: SizeReply) -> str:
     return ", ".join(f"{name} = {size}" for name, size in timed.sizes.items())
-
-
-def _decades(low: float, high: float) -> list[float]:
-    """Return round times: the densest of 1, 2, 5; 1, 3; and 1 times powers of 10 that fits."""
-    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    for digits in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [n * 10.0**power for power in decades for n in digits]
-        inside = [tick for tick in ticks if low <= tick <= high]
-        if len(inside) <= MOST_TICKS:
-            break
-    return inside

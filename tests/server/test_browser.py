@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ansorpy.server.db.upgrade import open_database
+from ansorpy.server.web.filters import latency
 from tests.server.chromium import PHONE, Watched, browser, missing, page_of
 from tests.server.process import Live, process
 from tests.server.service import MM, Service
@@ -95,6 +96,7 @@ def job(live: tuple[Live, str], chromium: Any) -> str:
         last = int(page.evaluate(TRIALS))
         assert 0 < first < last <= 24
         painted(page, "latency")
+        page.get_by_role("link", name="Code").click()
         page.wait_for_selector("#source .p-k", state="attached")
         clean(watched)
     return job_id
@@ -119,12 +121,41 @@ def test_a_page_of_an_ended_job_shows_the_same(
         page.locator(".switch").get_by_text("time").click()
         until(page, "document.querySelector('#latency .u-legend')?.textContent.includes('seconds')")
         painted(page, "latency")
-        for name in ("loops", "source"):
-            page.locator(f"#{name} summary").click()
-            assert page.locator(f"#{name} pre").inner_text().strip()
         with page.expect_download() as download:
             page.get_by_role("link", name="latency as CSV").click()
         assert Path(download.value.path()).read_text().startswith("round,task,trials,seconds")
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download zip").click()
+        assert download.value.suggested_filename.endswith(".zip")
+        clean(watched)
+
+
+def test_tabs_show_trials_reasons_and_code(job: str, live: tuple[Live, str], chromium: Any) -> None:
+    with page_of(chromium, live[0].url) as watched:
+        page = watched.page
+        page.goto(f"/jobs/{job}")
+        painted(page, "latency")
+        tabs = page.get_by_role("navigation", name="Parts of the page")
+        tabs.get_by_role("link", name="Trials").click()
+        rows = page.locator(".trials tbody tr")
+        assert rows.count() == 24
+        page.get_by_role("link", name="Time", exact=True).click()
+        fastest = rows.first.locator("td").nth(1).inner_text()
+        assert page.locator(".trials th[aria-sort]").inner_text().startswith("Time")
+        with page.expect_download() as download:
+            page.get_by_role("link", name="trials as JSONL").click()
+        told = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
+        times_s = [one["best_s"] for one in told if one["best_s"] is not None]
+        assert (len(told), fastest) == (24, latency(min(times_s)))
+        tabs.get_by_role("link", name="Why").click()
+        assert page.locator(".path li").count() > 0
+        tabs.get_by_role("link", name="Code").click()
+        copy = page.get_by_role("button", name="Copy the call in Python")
+        copy.click()
+        copy.get_by_text("ed").wait_for()  # Copied, or Selected without a clipboard
+        for name in ("sketch", "source"):
+            page.locator(f"#{name} summary").click()
+            assert page.locator(f"#{name} pre").inner_text().strip()
         clean(watched)
 
 
@@ -153,6 +184,9 @@ def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromiu
             "/jobs",
             f"/jobs/{job}",
             f"/jobs/{job}/explain",
+            f"/jobs/{job}/why",
+            f"/jobs/{job}?tab=trials",
+            f"/jobs/{job}?tab=code",
             "/models",
             "/machines",
             f"/compare?a={job}&b={job}",
@@ -160,7 +194,7 @@ def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromiu
         )
         for path in paths:
             watched.page.goto(path)
-            if path.startswith(CHARTED) and not path.endswith("/explain"):
+            if path.startswith(CHARTED) and path.endswith(job):
                 painted(watched.page, "latency")
             watched.page.wait_for_timeout(300)
             assert watched.page.evaluate(OVERFLOW) <= 0, path
@@ -207,6 +241,7 @@ def test_the_derivation_shows_every_evaluated_rule(
         with page_of(chromium, live[0].url, size=size) as watched:
             page = watched.page
             page.goto(f"/jobs/{job}")
+            page.locator("#more summary").click()
             page.get_by_role("link", name="Derivation", exact=True).click()
             page.wait_for_url("**/explain")
             assert page.locator(".mark-best").count() == 1  # the sketch of the best program

@@ -137,7 +137,8 @@ def test_a_page_and_a_reply_show_the_ranges_of_a_task(running: Service) -> None:
     page = running.client.get(f"/jobs/{job_id}").text
     for text in ("N in 1..12", "N = 2..12", 'data-searched="mm_N_1_1 mm_N_2_12"'):
         assert text in page
-    assert "Each range of sizes has a kernel of its own" in page
+    code = running.client.get(f"/jobs/{job_id}?tab=code").text
+    assert "Each range of sizes has a kernel of its own" in code
 
 
 def test_the_ranges_of_the_search_are_shown_and_not_those_of_first_answers() -> None:

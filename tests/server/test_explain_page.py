@@ -124,7 +124,13 @@ def test_the_page_shows_the_chosen_task_and_its_failures(running: Service) -> No
     told = "mm: 5 of 5 failures (wrong) have A packed, as 6 of 64 trials do (lift 10.7, p = 1e-06)"
     of_job = running.client.get(f"/jobs/{job_id}").text
     assert told in of_job
-    assert str(contrast) in of_job
+    why = running.client.get(f"/jobs/{job_id}/why").text
+    assert "12.5 µs against 20.0 µs in trials" in why
+    rows = re.search(r'<table class="list differences">(.*?)</table>', why, re.DOTALL)
+    assert rows is not None
+    assert " ".join(re.sub("<[^>]+>", " ", rows[1]).split()).endswith(
+        "A packed yes – core.loads 1200 2400 60 % for the winner"  # noqa: RUF001
+    )
     page = running.client.get(path).text
     assert told in page
     assert "12.5 us against 20 us in trials; it alone has A packed; the scores of" in page

@@ -146,7 +146,7 @@ def test_lists_tell_workloads_verdicts_and_names(url: str, tmp_path: Path) -> No
 
 def test_a_queued_job_and_a_finished_job(url: str) -> None:
     with service(url) as running:
-        waiting = running.client.get(f"/jobs/{running.submit()}").text
+        waiting = running.client.get(f"/jobs/{running.submit()}?tab=trials").text
         assert "No trial has been measured yet" in waiting
         claimed = running.claim()
         tell(running, claimed)
@@ -159,7 +159,8 @@ def test_a_queued_job_and_a_finished_job(url: str) -> None:
         assert "Faster by" not in page
         (task,) = running.client.get(f"/v1/jobs/{job_id}").json()["tasks"]
         assert task["verdict"] == SLOWER.as_object()
-        assert 'class="p-k"' in page  # the source has syntax highlighting
+        code = running.client.get(f"/jobs/{job_id}?tab=code").text
+        assert 'class="p-k"' in code  # the source has syntax highlighting
         compared = running.client.get(f"/compare?a={claimed.job_id}&b={job_id}").text
         assert 'id="comparison"' in compared
 
@@ -193,8 +194,8 @@ def test_the_loop_nest_of_the_best_program_is_printed_as_loops(url: str) -> None
         with transaction(running.engine) as tx:
             tenant = tx.query(JobRow.tenant_id).filter(JobRow.id == job_id).scalar()
             tx.add(record_row(best, tenant, job_id, "mm", 1, origin="measured"))
-        page = running.client.get(f"/jobs/{job_id}").text
-        found = re.search(r"<summary>Loop nest</summary><pre[^>]*>(.*?)</pre>", page, re.DOTALL)
+        page = running.client.get(f"/jobs/{job_id}?tab=code").text
+        found = re.search(r'Copy the loops">Copy</button><pre[^>]*>(.*?)</pre>', page, re.DOTALL)
         assert found is not None
         shown = html.unescape(found[1])
         assert shown.startswith("program mm\n  input A: float32[4, 5]\n")
@@ -375,6 +376,9 @@ def test_words_of_requests_are_escaped(url: str) -> None:
         for path in (
             f"/jobs/{job_id}",
             f"/jobs/{job_id}/explain",
+            f"/jobs/{job_id}/why",
+            f"/jobs/{job_id}?tab=trials",
+            f"/jobs/{job_id}?tab=request",
             "/machines",
             "/jobs",
             f"/compare?a={job_id}&b={job_id}",
@@ -383,7 +387,14 @@ def test_words_of_requests_are_escaped(url: str) -> None:
             assert page.status_code == 200
             assert "<script>w" not in page.text
             assert "<img" not in page.text
-        assert running.client.get(f"/jobs/{job_id}").text.count("&lt;script&gt;window.evil") == 3
+        shown = ("", "?tab=trials", "?tab=request")
+        pages = [running.client.get(f"/jobs/{job_id}{query}").text for query in shown]
+        counts = [page.count("&lt;script&gt;window.evil") for page in pages]
+        assert counts == [
+            2,
+            2,
+            2,
+        ]  # the reason of the job, and a failure or the text of the request
 
 
 def test_pages_have_no_inline_code_and_no_foreign_links() -> None:

@@ -40,20 +40,100 @@ function axis(label, more) {
   };
 }
 
-// Draw a star at each point of a series.
-function stars(plot, series, fill) {
+const MARKS = { star: "★", diamond: "◆", dot: "●" };
+
+// Draw a mark at each point of a series.
+function marks(plot, series, line) {
   const { ctx } = plot;
+  const size = line.mark === "dot" ? 7 : 17;
   ctx.save();
-  Object.assign(ctx, { fillStyle: fill, font: `${17 * devicePixelRatio}px system-ui`, textAlign: "center", textBaseline: "middle" });
+  Object.assign(ctx, { fillStyle: color(line.color), font: `${size * devicePixelRatio}px system-ui`, textAlign: "center", textBaseline: "middle", globalAlpha: line.mark === "dot" ? 0.75 : 1 });
   plot.data[series].forEach((value, i) => {
-    if (value !== null && value !== undefined)
-      ctx.fillText("★", plot.valToPos(plot.data[0][i], "x", true), plot.valToPos(value, "y", true));
+    if (value === null || value === undefined) return;
+    const x = plot.valToPos(plot.data[0][i], "x", true), y = plot.valToPos(value, "y", true);
+    if (inside(plot, x)) ctx.fillText(MARKS[line.mark], x, y);
   });
   ctx.restore();
 }
 
+const inside = (plot, x) => x >= plot.bbox.left - 1 && x <= plot.bbox.left + plot.bbox.width + 1;
+
+// Draw a red tick at the foot of the chart for each x of `feet`, a triangle at its top for each of `tops`.
+function edges(plot, feet, tops) {
+  const { ctx, bbox } = plot, ratio = devicePixelRatio;
+  ctx.save();
+  ctx.strokeStyle = color("--bad");
+  ctx.lineWidth = 1.5 * ratio;
+  ctx.beginPath();
+  for (const value of feet) {
+    const x = plot.valToPos(value, "x", true);
+    if (!inside(plot, x)) continue;
+    ctx.moveTo(x, bbox.top + bbox.height);
+    ctx.lineTo(x, bbox.top + bbox.height - 9 * ratio);
+  }
+  ctx.stroke();
+  Object.assign(ctx, { fillStyle: color("--dim"), font: `${9 * ratio}px system-ui`, textAlign: "center", textBaseline: "top" });
+  for (const value of tops) {
+    const x = plot.valToPos(value, "x", true);
+    if (inside(plot, x)) ctx.fillText("▲", x, bbox.top + 1);
+  }
+  ctx.restore();
+}
+
+// Draw a dashed line with its name at each level that is in sight; names keep a distance.
+function levels(plot, told) {
+  const { ctx, bbox } = plot, ratio = devicePixelRatio;
+  const { min, max } = plot.scales.y;
+  ctx.save();
+  Object.assign(ctx, { strokeStyle: color("--dim"), fillStyle: color("--text"), lineWidth: ratio, font: `${11.5 * ratio}px system-ui`, textAlign: "right", textBaseline: "bottom" });
+  ctx.setLineDash([4 * ratio, 4 * ratio]);
+  let above = bbox.top + bbox.height + 2 * ratio; // the lowest name may stand at the foot
+  for (const [name, seconds] of [...told].sort((a, b) => a[1] - b[1])) {
+    if (seconds < min || seconds > max) continue;
+    const y = plot.valToPos(seconds, "y", true);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    const height = Math.min(y - 1, above);
+    ctx.fillText(`${name} ${latency(seconds)}`, bbox.left + bbox.width - 4 * ratio, height);
+    above = height - 13 * ratio;
+  }
+  ctx.restore();
+}
+
+// Show the text of the nearest point of a series below the pointer.
+function tooltip(place, series, text) {
+  const box = document.createElement("div");
+  box.className = "tip";
+  box.hidden = true;
+  const near = (plot) => {
+    let least = 30, found = -1;
+    plot.data[series].forEach((value, i) => {
+      if (value === null || value === undefined) return;
+      const far = Math.hypot(plot.valToPos(plot.data[0][i], "x") - plot.cursor.left, plot.valToPos(value, "y") - plot.cursor.top);
+      if (far < least) [least, found] = [far, i];
+    });
+    return found;
+  };
+  return {
+    init: [(plot) => plot.over.append(box)],
+    setCursor: [(plot) => {
+      const i = plot.cursor.left < 0 ? -1 : near(plot);
+      box.hidden = i < 0;
+      if (i < 0) return;
+      box.textContent = text(i);
+      const x = plot.valToPos(plot.data[0][i], "x"), width = plot.over.clientWidth;
+      box.style.left = `${Math.max(0, Math.min(x + 10, width - box.offsetWidth))}px`;
+      box.style.top = `${Math.max(0, plot.valToPos(plot.data[series][i], "y") + 12)}px`;
+    }],
+  };
+}
+
 // Chart that is redrawn after a change of its data, size or colours.
-// `describe()` returns {x, y: "latency" | "unit" | "count", lines: [{label, values, color, dash, step, width, star}], data}.
+// `describe()` returns {x, y: "latency" | "unit" | "count", lines: [{label, color, dash, step, width, mark, fill}], data} and
+// may have: range [least, most] of a linear axis of latencies; levels [[name, seconds]]; feet and tops (values of x);
+// tip {series, text(index)}; zoom (drag; a double click shows all).
 export class Chart {
   constructor(place, describe) {
     this.place = place;
@@ -69,6 +149,11 @@ export class Chart {
     return { width: this.place.clientWidth, height: this.place.classList.contains("tall") ? 270 : 190 };
   }
 
+  zoomed() {
+    const { min, max } = this.plot.scales.x;
+    return this.told.zoom && this.all !== undefined && (min > this.all[0] || max < this.all[1]);
+  }
+
   draw() {
     if (this.wanted) return;
     this.wanted = true;
@@ -78,8 +163,9 @@ export class Chart {
   now() {
     const told = this.describe();
     if (told.data[0].length === 0) return;
-    const shape = JSON.stringify([told.x, told.lines]);
-    if (this.plot !== null && shape === this.shape) return this.plot.setData(told.data);
+    const shape = JSON.stringify([told.x, told.lines, told.range === undefined]);
+    this.told = told;
+    if (this.plot !== null && shape === this.shape) return this.plot.setData(told.data, !this.zoomed());
     this.plot?.destroy();
     this.shape = shape;
     this.plot = new uPlot(this.options(told), told.data, this.place);
@@ -88,28 +174,36 @@ export class Chart {
   options(told) {
     const times = told.y === "latency", counts = told.y === "count";
     const value = (v) => (v === null || v === undefined ? "–" : times ? latency(v) : v.toFixed(counts ? 0 : 2));
+    const tip = told.tip === undefined ? {} : tooltip(this.place, told.tip.series, (i) => this.told.tip.text(i));
+    const linear = told.range !== undefined;
     return {
       ...this.size(),
-      hooks: { draw: [(plot) => told.lines.forEach((line, i) => line.star && stars(plot, i + 1, color(line.color)))] },
-      cursor: { points: { size: 7 }, drag: { x: false, y: false } },
+      hooks: { ...tip, draw: [(plot) => {
+        levels(plot, this.told.levels ?? []);
+        edges(plot, this.told.feet ?? [], this.told.tops ?? []);
+        told.lines.forEach((line, i) => line.mark && marks(plot, i + 1, line));
+      }] },
+      cursor: { points: { size: 7 }, drag: { x: Boolean(told.zoom), y: false } },
       scales: {
-        x: { time: false, range: (_, min, max) => [0, max > 0 ? max : 1] },
+        x: { time: false, range: (_, min, max) => (this.all = [0, max > 0 ? max : 1]) },
         y: times
-          ? { distr: 3, range: (_, min, max) => (min > 0 ? [min / 1.15, max * 1.15] : [1e-6, 1e-3]) }
+          ? linear
+            ? { range: () => this.told.range }
+            : { distr: 3, range: (_, min, max) => (min > 0 ? [min / 1.15, max * 1.15] : [1e-6, 1e-3]) }
           : { range: (_, min, max) => (counts ? [0, Math.max(1, max * 1.05)] : [Math.min(0, min ?? 0), 1.02]) },
       },
       axes: [
         axis(told.x, { size: 34, incrs: WHOLE }),
         axis("", times
-          ? { size: 64, splits: (_, __, min, max) => ticks(min, max), filter: (_, s) => s, values: (_, s) => s.map(tick) }
+          ? { size: 64, ...(linear ? {} : { splits: (_, __, min, max) => ticks(min, max), filter: (_, s) => s }), values: (_, s) => s.map(tick) }
           : { size: counts ? 52 : 40, incrs: counts ? WHOLE : undefined }),
       ],
       series: [
         { label: told.x, value: (_, v) => (v === null ? "–" : Number(v.toFixed(1))) },
         ...told.lines.map((line) => ({
           label: line.label, stroke: color(line.color), width: line.width ?? 2, dash: line.dash,
-          paths: line.star ? () => null : line.step ? uPlot.paths.stepped({ align: 1 }) : undefined, spanGaps: true,
-          points: { show: !line.star && (line.points ?? false), size: 5, fill: color(line.color) },
+          paths: line.mark ? () => null : line.step ? uPlot.paths.stepped({ align: 1 }) : undefined, spanGaps: true,
+          points: { show: !line.mark && (line.points ?? false), size: 5, fill: color(line.color) },
           value: (_, v) => value(v),
         })),
       ],
@@ -117,8 +211,8 @@ export class Chart {
   }
 }
 
-// Radio buttons "trials" and "time": call `changed` with the field of a point to use as x.
-export function onSwitch(changed) {
-  for (const input of document.querySelectorAll(".switch input"))
+// Radio buttons of one name: call `changed` with the value of the chosen one.
+export function onSwitch(changed, name = "x") {
+  for (const input of document.querySelectorAll(`.switch input[name="${name}"]`))
     input.addEventListener("change", () => changed(input.value));
 }

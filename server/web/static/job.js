@@ -3,6 +3,7 @@
 import { Chart, latency, onSwitch } from "./charts.js";
 import { History } from "./history.js";
 import { follow } from "./live.js";
+import { TrialChart } from "./trials.js";
 
 const MAX_LINES = 8; // largest number of tasks with a line of their own
 const DASHES = [undefined, [6, 4], [2, 3], [10, 3, 2, 3]]; // with two colours: one look for each line
@@ -15,23 +16,27 @@ const seen = new History(names, weights);
 seen.baseline = job.baseline ? Number(job.baseline) : null;
 let along = "trials";
 
-const curve = new Chart(document.getElementById("latency"), () => {
-  const several = names.length > 1;
-  const lines = [{ label: several ? "trials, weighted sum" : "fastest trial", color: "--accent", step: true, width: 2.5, points: seen.points.length < 40 }];
-  const data = [seen.points.map((p) => p[along]), seen.points.map((p) => p.latency)];
-  lines.push({ label: "delivered", color: "--good", star: true });
-  data.push(seen.points.map((p) => p.race));
-  if (several && names.length <= MAX_LINES)
-    for (const name of names) {
-      lines.push({ label: name, color: "--dim", step: true, width: 1 });
-      data.push(seen.points.map((p) => p.best[name] ?? null));
-    }
-  if (seen.baseline !== null) {
-    lines.push({ label: "untuned or NumPy", color: "--text", dash: [6, 4], width: 1.5 });
-    data.push(seen.points.map(() => seen.baseline));
-  }
-  return { x: along === "trials" ? "trials" : "seconds", y: "latency", lines, data };
-});
+// The weighted sum of several tasks, one line for each of them.
+const curve = names.length > 1
+  ? new Chart(document.getElementById("latency"), () => {
+      const lines = [
+        { label: "trials, weighted sum", color: "--accent", step: true, width: 2.5, points: seen.points.length < 40 },
+        { label: "delivered", color: "--good", mark: "star" },
+      ];
+      const data = [seen.points.map((p) => p[along]), seen.points.map((p) => p.latency), seen.points.map((p) => p.race)];
+      if (names.length <= MAX_LINES)
+        for (const name of names) {
+          lines.push({ label: name, color: "--dim", step: true, width: 1 });
+          data.push(seen.points.map((p) => p.best[name] ?? null));
+        }
+      if (seen.baseline !== null) {
+        lines.push({ label: "untuned or NumPy", color: "--text", dash: [6, 4], width: 1.5 });
+        data.push(seen.points.map(() => seen.baseline));
+      }
+      return { x: along === "trials" ? "trials" : "seconds", y: "latency", lines, data };
+    })
+  : null;
+const trials = job.estimated === undefined ? new TrialChart(job.id, job.chosen, names.length > 1 ? "history" : "latency") : null;
 
 // Trials of each task so far: a step is a round.
 const allocation = searched.length > 1 && searched.length <= MAX_LINES
@@ -81,9 +86,11 @@ function fit() {
 
 follow(job, (event) => {
   seen.take(event);
-  curve.draw();
+  curve?.draw();
+  trials?.take(event);
   quality.draw();
   allocation?.draw();
   caption();
 });
-onSwitch((value) => { along = value; curve.draw(); allocation?.draw(); });
+onSwitch((value) => { along = value; curve?.draw(); allocation?.draw(); if (trials !== null) { trials.along = value; trials.draw(); } });
+onSwitch((value) => { if (trials !== null) { trials.scale = value; trials.draw(); } }, "y");

@@ -13,7 +13,7 @@ const curve = new Chart(document.getElementById("latency"), () => ({
   x: along === "trials" ? "trials" : "seconds", y: "latency",
   lines: [
     { label: "estimate", color: "--accent", step: true, width: 2.5, points: points.length < 40 },
-    { label: "bundle", color: "--good", star: true },
+    { label: "bundle", color: "--good", mark: "star" },
   ],
   data: [points.map((p) => p[along]), points.map((p) => p.latency), points.map((p) => p.race)],
 }));
