@@ -258,7 +258,7 @@ LINES = {
     "ansorpy/importers": 2_630,
     "ansorpy/loopir": 6_155,
     "ansorpy/measure": 11_030,
-    "ansorpy/model": 5_200,
+    "ansorpy/model": 5_300,
     "ansorpy/oracle": 1_050,
     "ansorpy/plan": 3_285,
     "ansorpy/plot": 920,

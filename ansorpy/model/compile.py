@@ -13,6 +13,7 @@ from ansorpy.cost.explained import explained_s
 from ansorpy.errors import RunError, SpecError
 from ansorpy.events import Finished, Stopped, TaskResult, TooShort
 from ansorpy.graph.graph import Graph
+from ansorpy.graph.groups import Partition
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import Simplified, simplify
 from ansorpy.graph.wire.draw import with_drawn_weights
@@ -23,6 +24,7 @@ from ansorpy.model.compilation import LEAST_SHARE, Compilation, Tune, tuning_req
 from ansorpy.model.events import Divided, ModelEvent, Recut, bundle_latency
 from ansorpy.model.judge import compared, rivals_of
 from ansorpy.model.mend import answered, mended
+from ansorpy.model.outline import outline_of
 from ansorpy.model.request import ModelRequest
 from ansorpy.model.tasks import ModelTasks, hosted_nodes, tasks_of
 from ansorpy.plot.card import Card, as_html
@@ -196,7 +198,7 @@ def compiled(
     names = [dag.name for dag in tasks.dags]
     options.check_tasks(names)
     chosen_dags(tasks.dags, options.tasks)  # refuses an unknown name
-    yield _divided(request.graph, simplified, tasks, budget.spent_s, target.cores)
+    yield _divided(request.graph, simplified, parted, tasks, budget.spent_s, target.cores)
     tune = _tuner(rules, store, pools, journal, clock)
     if sent:  # only now: no stand-in may decide about tasks
         whole = with_drawn_weights(request.graph, options.seed)
@@ -386,7 +388,12 @@ def fuses(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:
 
 
 def _divided(
-    graph: Graph, simplified: Simplified, tasks: ModelTasks, seconds: float, threads: int
+    graph: Graph,
+    simplified: Simplified,
+    parted: Partition,
+    tasks: ModelTasks,
+    seconds: float,
+    threads: int,
 ) -> Divided:
     return Divided(
         nodes_before=len(graph.nodes),
@@ -399,6 +406,7 @@ def _divided(
         hosted=hosted_nodes(tasks),
         dags=tasks.dags,
         threads=threads,
+        outline=outline_of(tasks, parted),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansorpy.events import Event, Timing
+from ansorpy.model.outline import OutlinedPart
 from ansorpy.te.dag import Dag
 from ansorpy.units import duration
 from ansorpy.verdict import Judgment
@@ -17,6 +18,7 @@ class Divided:
     `passes` has the sites of each pass that fired; `parts` counts the calls of kernels. `weights`
     has the calls of each task, 0 for an alternative that is not chosen (yet); `hosted` the
     operators that NumPy computes; `dags` the tasks; `threads` counts their threads, 0 if unknown.
+    `outline` has the parts with their names.
     """
 
     nodes_before: int
@@ -29,6 +31,7 @@ class Divided:
     hosted: tuple[str, ...] = ()
     dags: tuple[Dag, ...] = field(default=(), repr=False)
     threads: int = 0
+    outline: tuple[OutlinedPart, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

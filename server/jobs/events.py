@@ -116,7 +116,7 @@ def phases(tx: Session, job: JobRow, now_s: float) -> list[JobPhase]:
     first = tx.execute(rounds.order_by(JobEventRow.seq).limit(1)).first()
     last = tx.scalar(select(func.max(JobEventRow.seq)).where(mine, kind == "round")) or 0
     begins: dict[str, float | None] = {
-        "first answers": job.started_s,
+        "start": job.started_s,
         "search": first and first.at_s - sum(json.loads(first.body)["spent"].values()),
         "final race": at_s(kind == "racing", JobEventRow.seq > last),
     }

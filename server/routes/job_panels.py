@@ -9,15 +9,16 @@ from typing import Any, Final, Literal
 from ansorpy.plot.sized import VARIANT
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.routes.dependencies import Dependencies
-from ansorpy.server.schemas.job import JobReply, TaskReply
-from ansorpy.server.service.dashboard import Winner
+from ansorpy.server.schemas.job import JobReply, ModelProgress, TaskReply
+from ansorpy.server.service.dashboard import JobView, Winner
 from ansorpy.server.service.derivation_tree import path_to
 from ansorpy.server.service.explain import NO_TASK, contrast_of, differences
 from ansorpy.server.service.trials import TaskTrials, TrialQuery
+from ansorpy.server.web.model_graph import memory_parts, model_graph
 from ansorpy.server.web.parallel_picture import parallel_picture
-from ansorpy.server.web.rivals import rival_bars, rival_lines
+from ansorpy.server.web.rivals import bundle_bars, rival_bars, rival_lines
 from ansorpy.server.web.roofline_picture import roofline_picture
-from ansorpy.server.web.snippets import c_call_of, call_of, kernel_body
+from ansorpy.server.web.snippets import bundle_calls, c_call_of, call_of, kernel_body
 
 Tab = Literal["overview", "trials", "code", "request"]  # and "why", which has a path of its own
 MANIFEST: Final = "manifest.json"
@@ -34,9 +35,14 @@ class PanelRequest:
 
     deps: Dependencies
     tenant_id: int
-    job: JobReply
+    look: JobView
     chosen: TaskReply
     query: TrialQuery
+
+    @property
+    def job(self) -> JobReply:
+        """The job as the API replies it."""
+        return self.look.job
 
     @property
     def trials(self) -> TaskTrials:
@@ -133,6 +139,28 @@ def _code(asked: PanelRequest) -> Mapping[str, Any]:
     }
 
 
+def model_panel(look: JobView) -> Mapping[str, Any]:
+    """Return the values of the page of a model."""
+    model = look.job.model
+    assert model is not None
+    tasks = {task.name: task for task in look.job.tasks}
+    parts = sorted(model.tasks, key=lambda one: -(one.share or 0.0))
+    peers = () if model.verdict is None else model.verdict.peers
+    return {
+        "ranked": [(part, tasks[part.name]) for part in parts],
+        "graph": model_graph(look.outline, model),
+        "bars": bundle_bars(model.verdict),
+        "lines": [(one.name, one.seconds) for one in peers if one.seconds is not None],
+        "memory": memory_parts(look.memory),
+    }
+
+
+def calls_of(model: ModelProgress) -> Mapping[str, str]:
+    """Return code that runs the newest bundle of a model, by language; {} without one."""
+    digest = "" if model.bundle is None else model.bundle.sha256
+    return bundle_calls(f"model-{digest[:12]}.zip") if digest else {}
+
+
 PANELS: Final[Mapping[str, Callable[[PanelRequest], Mapping[str, Any]]]] = {
     "overview": _overview,
     "trials": _trials,
@@ -140,3 +168,4 @@ PANELS: Final[Mapping[str, Callable[[PanelRequest], Mapping[str, Any]]]] = {
     "code": _code,
     "request": lambda _: {},
 }
+MODEL_TABS: Final = ("overview", "trials", "code", "request")

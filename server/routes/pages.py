@@ -29,7 +29,15 @@ from ansorpy.server.routes.dependencies import (
     cookie_name,
     in_turn,
 )
-from ansorpy.server.routes.job_panels import PANELS, PanelRequest, Tab, task_of
+from ansorpy.server.routes.job_panels import (
+    MODEL_TABS,
+    PANELS,
+    PanelRequest,
+    Tab,
+    calls_of,
+    model_panel,
+    task_of,
+)
 from ansorpy.server.routes.page_route import PageRoute, own_form
 from ansorpy.server.schemas.base import NAME_PATTERN
 from ansorpy.server.service.charts import COLUMNS, TRIAL_COLUMNS, Chart
@@ -185,15 +193,6 @@ def job(
 ) -> Response:
     """Return a part of the page of a job, which its script keeps up to date."""
     look = deps.dashboard.look(principal.tenant_id, job_id)
-    steps = CHANGES[look.job.state]
-    if look.job.model is not None:
-        tasks = {task.name: task for task in look.job.tasks}
-        parts = sorted(look.job.model.tasks, key=lambda one: -(one.share or 0.0))
-        ranked = [(part, tasks[part.name]) for part in parts]
-        return page(
-            request, principal, "model_job.html", "jobs", job=look.job, look=look, ranked=ranked,
-            steps=steps,
-        )  # fmt: skip
     query = TrialQuery(show, variant, sort, descending is not None)
     return _job_page(request, principal, deps, look, task, tab, query)
 
@@ -212,10 +211,22 @@ def _job_page(
     request: Request, principal: Principal, deps: Dependencies, look: JobView, task: str | None,
     tab: Tab | Literal["why"], query: TrialQuery,
 ) -> Response:  # fmt: skip
-    asked = PanelRequest(deps, principal.tenant_id, look.job, task_of(look.job, task), query)
+    model = look.job.model
+    common: dict[str, Any] = {"steps": CHANGES[look.job.state], "tab": tab, "look": look}
+    common["job"] = look.job
+    if model is not None:
+        common |= {"calls": calls_of(model), "panels": MODEL_TABS}
+        if tab != "trials":
+            panel = model_panel(look)
+            return page(
+                request, principal, "model_job.html", "jobs", **common, panel=panel, chosen=None
+            )
+    asked = PanelRequest(deps, principal.tenant_id, look, task_of(look.job, task), query)
+    common |= {"chosen": asked.chosen, "panel": PANELS[tab](asked)}
+    if model is not None:
+        return page(request, principal, "model_job.html", "jobs", **common)
     return page(
-        request, principal, "job.html", "jobs", job=look.job, look=look, chosen=asked.chosen,
-        steps=CHANGES[look.job.state], tab=tab, panels=tuple(PANELS), panel=PANELS[tab](asked),
+        request, principal, "job.html", "jobs", **common, panels=tuple(PANELS),
         snippet=asked.snippet,
     )  # fmt: skip
 

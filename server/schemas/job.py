@@ -270,6 +270,9 @@ class ModelTaskProgress(Wire):
     """The place of one task in a model; `tasks` of the job has the rest."""
 
     name: str
+    title: str = Field(
+        default="", description="Its operators and sizes, such as `Conv 3x3 64>64 @55x55 +ReLU`."
+    )
     weight: float = Field(description="Calls of its kernel; 0 for an alternative not chosen.")
     state: TaskStage = Field(
         description="waiting, answered (its first answer has a time), searching or done."

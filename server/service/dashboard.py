@@ -9,6 +9,7 @@ from sqlalchemy import Engine, select
 
 from ansorpy.errors import AnsorError
 from ansorpy.loopir.printer import text as printed
+from ansorpy.model.outline import OutlinedPart
 from ansorpy.records import Record, decode
 from ansorpy.replay import replay
 from ansorpy.server.db.engine import now, reading
@@ -69,6 +70,8 @@ class JobView:
     notices: Sequence[str] = ()  # sentences about the budget
     races: bool = False  # the final race runs
     phases: Sequence[JobPhase] = ()
+    outline: Sequence[OutlinedPart] = ()  # parts of a model
+    memory: Mapping[str, int] = field(default_factory=dict)  # bytes of its last bundle, by use
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class DashboardService:
         with reading(self.engine) as tx:
             known = queries.explain(tx, tenant_id, job_id)
             kernels = queries.kernels_of(tx, tenant_id, job_id)
+            stored = json.loads(known.job.model_facts or "{}")
             return JobView(
                 job=job_reply(
                     known.job,
@@ -115,6 +119,8 @@ class DashboardService:
                 notices=notices(tx, job_id),
                 races=races(tx, known.job),
                 phases=phases(tx, known.job, now(tx)),
+                outline=[OutlinedPart(**part) for part in stored.get("outline", ())],
+                memory=stored.get("memory", {}),
             )
 
     def sketch(self, tenant_id: int, job: JobReply) -> str:

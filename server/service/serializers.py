@@ -237,7 +237,7 @@ def model_reply(
         ],
         verdict=stored.get("verdict"),
         untuned=stored.get("untuned", 0),
-        tasks=model_tasks(facts, known, latencies, row.state),
+        tasks=model_tasks(facts, known, latencies, row.state, stored["tasks"]),
         bundle=None if bundle is None else bundle_reply(bundle, stored),
     )
 
@@ -254,6 +254,7 @@ def model_tasks(
     known: Mapping[str, Mapping[str, Any]],
     latencies: Mapping[str, Latency],
     job_state: str,
+    stored: Mapping[str, Mapping[str, Any]],
 ) -> list[ModelTaskProgress]:
     """Return the stage of each task of a model, and its share of the estimated latency."""
     part_s = {
@@ -264,6 +265,7 @@ def model_tasks(
     return [
         ModelTaskProgress(
             name=name,
+            title=stored[name].get("title", ""),
             weight=weight,
             state=_stage(known.get(name, {}), job_state),
             **latencies[name].as_fact(),

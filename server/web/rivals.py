@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.plot.roofline import Roofline
-from ansorpy.server.schemas.job import TaskReply
+from ansorpy.server.schemas.job import TaskReply, VerdictReply
 
 OURS: Final = "this kernel"
 LONGEST: Final = 2.5  # end of the bars, times the longest library: slower loops are cut there
@@ -38,18 +38,30 @@ def rivals(task: TaskReply) -> Iterator[RivalBar]:
 
 def rival_bars(task: TaskReply) -> list[RivalBar]:
     """Return a bar for the kernel and each other program; none unless both have a time."""
-    others = list(rivals(task))
+    return bars(OURS, task.best_s, list(rivals(task)))
+
+
+def bundle_bars(verdict: VerdictReply | None) -> list[RivalBar]:
+    """Return a bar for a bundle and each runtime of its race; none without a race."""
+    if verdict is None:
+        return []
+    peers = [RivalBar(one.name, one.seconds, one.note) for one in verdict.peers]
+    return bars("this bundle", verdict.ours_s, peers)
+
+
+def bars(name: str, ours_s: float | None, others: Sequence[RivalBar]) -> list[RivalBar]:
+    """Return bars of comparable lengths, ours first; none unless both have a time."""
     times_s = [one.seconds for one in others if one.seconds is not None]
-    if task.best_s is None or not times_s:
+    if ours_s is None or not times_s:
         return []
     libraries = [one.seconds or 0.0 for one in others if one.name != "untuned"]
-    end_s = min(max([*times_s, task.best_s]), LONGEST * max([*libraries, task.best_s]))
+    end_s = min(max([*times_s, ours_s]), LONGEST * max([*libraries, ours_s]))
     return [
         RivalBar(
             one.name, one.seconds, one.note, min(1.0, (one.seconds or 0.0) / end_s),
             (one.seconds or 0.0) > end_s,
         )
-        for one in (RivalBar(OURS, task.best_s), *others)
+        for one in (RivalBar(name, ours_s), *others)
     ]  # fmt: skip
 
 

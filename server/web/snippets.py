@@ -34,6 +34,37 @@ def call_of(manifest: Mapping[str, Any], file: str) -> str:
     )
 
 
+def bundle_calls(file: str) -> Mapping[str, str]:
+    """Return code that loads and runs a bundle, by language.
+
+    Args:
+        file: name of the downloaded zip.
+    """
+    python = (
+        "import ansorpy",
+        "",
+        f'with ansorpy.load("{file}") as model:',
+        "    print(model.inputs, model.outputs)  # names, dtypes and shapes",
+        "    result = model(x)  # arrays in the order of model.inputs, or by name",
+    )
+    c = (
+        f"/* unzip {file} && cc -std=gnu11 -O2 -I. call.c ./libmodel.so -o call */",
+        '#include "model.h"',
+        "",
+        "model_args args = {.in0 = input, .out0 = output, .weights = weights, .packed = packed,",
+        "                   .arena = arena, .scratch = scratch}; /* sizes: MODEL_..._BYTES */",
+        "model_prepare(args.weights, args.packed, args.scratch); /* once */",
+        "ansorpy_pool *pool = model_pool_open(1);",
+        "model_run(&args, pool); /* as often as you like */",
+        "model_pool_close(pool);",
+    )
+    shell = (
+        f"ansorpy run {file}",
+        f"ansorpy bench {file} --model model.onnx --against ort",
+    )
+    return {"Python": "\n".join(python), "C": "\n".join(c), "Shell": "\n".join(shell)}
+
+
 def c_call_of(manifest: Mapping[str, Any]) -> str:
     """Return C that calls the library of a package, with `kernel.h`."""
     given = [one for one in manifest["inputs"] if not one.get("constant")]

@@ -1,12 +1,15 @@
 """Store a bundle that the tuning of a model has written."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import file_digest
+from typing import BinaryIO
+from zipfile import BadZipFile, ZipFile
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from ansorpy.bundle.format import MANIFEST
 from ansorpy.model.events import BundleWritten, bundle_latency
 from ansorpy.server.db import model_files
 from ansorpy.server.db.engine import now, reading
@@ -31,12 +34,15 @@ def store_bundle(leased: LeasedJob, event: BundleWritten, spent_s: Callable[[], 
     with event.bundle.open("rb") as file:
         sha256 = file_digest(file, "sha256").hexdigest()
         size_bytes = file.tell()
+        memory = _memory_of(file)
         stored = False
         while not stored:  # a deletion of the same file may come between
             leased.extend_lease()
             model_files.write(leased.engine, sha256, size_bytes, file)
             stored = leased.write(
-                lambda tx, row, now_s: _add(tx, row, sha256, size_bytes, event, spent_s(), now_s)
+                lambda tx, row, now_s: _add(
+                    tx, row, sha256, size_bytes, event, memory, spent_s(), now_s
+                )
             )
     for old in leased.write(_forget):
         with reading(leased.engine) as tx:
@@ -50,6 +56,7 @@ def _add(
     sha256: str,
     size_bytes: int,
     event: BundleWritten,
+    memory: Mapping[str, int],
     seconds: float,
     now_s: float,
 ) -> bool:
@@ -70,11 +77,22 @@ def _add(
     }  # fmt: skip
     made_with = json.dumps(dict(versions()))
     tx.add(BundleRow(job_id=row.id, final=False, versions=made_with, created_s=now_s, **facts))
-    row.model_facts = json.dumps({**json.loads(row.model_facts), BUNDLE: latency.as_fact()})
+    told = {BUNDLE: latency.as_fact(), "memory": memory}
+    row.model_facts = json.dumps({**json.loads(row.model_facts), **told})
     row.seconds_done = seconds
     touch(row, now_s)
     add_event(tx, row, "bundle", {**facts, "timing": latency.timing, "seconds": seconds}, now_s)
     return True
+
+
+def _memory_of(file: BinaryIO) -> Mapping[str, int]:
+    """Return the memory plan of a bundle, in bytes by name; {} without one."""
+    try:
+        with ZipFile(file) as archive:
+            memory: Mapping[str, int] = json.loads(archive.read(MANIFEST))["memory"]
+            return memory
+    except (BadZipFile, KeyError, ValueError):
+        return {}
 
 
 def _forget(tx: Session, row: JobRow, now_s: float) -> list[str]:

@@ -167,7 +167,12 @@ class ModelJournal(SqlStore):
         tasks = {
             dag.name: self._facts_of(dag, event.weights.get(dag.name, 0.0)) for dag in event.dags
         }
-        row.model_facts = _json({"history": [], **known, **division, "answered": 0, "tasks": tasks})
+        for part in event.outline:
+            if part.task:
+                tasks[part.task].setdefault("title", part.name)
+        outline = [asdict(part) for part in event.outline]
+        facts = {"history": [], **known, **division, "answered": 0, "tasks": tasks}
+        row.model_facts = _json({**facts, "outline": outline})
         row.trials = min(row.trials, division["trials"])
         progress = json.loads(row.progress)
         for facts in progress.values():

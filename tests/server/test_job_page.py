@@ -1,15 +1,24 @@
 """The parts of the page of a job: trials, reasons, code, and the pictures of the server."""
 
+import html
+import io
+import json
 import re
+import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ansorpy.events import FirstAnswer
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.model.events import ModelEstimate
+from ansorpy.model.outline import OutlinedPart
 from ansorpy.plan.choices import naive
 from ansorpy.plot.roofline import Roofline
 from ansorpy.plot.sized import SizedTrials
@@ -18,19 +27,32 @@ from ansorpy.replay import plan_text
 from ansorpy.rules import CPU
 from ansorpy.server.db.records import record_row
 from ansorpy.server.schemas.explain import ContrastReply, DifferenceReply
-from ansorpy.server.schemas.job import PeerReply, TaskReply, VerdictReply
+from ansorpy.server.schemas.job import (
+    ModelProgress,
+    ModelTaskProgress,
+    PeerReply,
+    TaskReply,
+    VerdictReply,
+)
 from ansorpy.server.service.derivation_tree import path_to
 from ansorpy.server.service.explain import differences
 from ansorpy.server.service.trials import STOPPED, TIMED, TrialQuery, TrialRow
+from ansorpy.server.web.model_graph import memory_parts, model_graph
 from ansorpy.server.web.parallel_picture import SHOWN, parallel_picture
 from ansorpy.server.web.rivals import rival_bars, rival_lines
 from ansorpy.server.web.roofline_picture import LINE, roofline_picture
 from ansorpy.server.web.snippets import c_call_of, call_of, kernel_body
+from ansorpy.server.worker.model_journal import ModelJournal
 from ansorpy.sketch import derive
 from ansorpy.target import Target
+from ansorpy.verdict import Judgment, Peer
+from tests.server.onnx_models import small
 from tests.server.service import MM, Service, service
+from tests.server.test_model_jobs import DIVIDED, ask, played, work, written
+from tests.server.test_one_latency import ended, text_of
 from tests.server.test_pages import TARGET, tell
 
+RACED = Judgment("bundle", 2e-3, (Peer("runtime", 4e-3),), 1, "r")
 ROOFLINE = Roofline(
     2.0, 1e11, True, {"L2 cache": 1e11, "memory": 1e10}, {"this kernel": 5e10, "untuned": 1e5}
 )
@@ -205,3 +227,74 @@ def test_the_body_of_a_kernel_has_its_phases_first() -> None:
     )
     assert kernel_body(source) == "@njit\ndef phase0(a):\n    tile0(a)\n\ntile0 = tile(1)"
     assert kernel_body("def") == ""
+
+
+PARTS = (
+    OutlinedPart("Conv 3x3 3>8 @12x12 +ReLU", "t0_conv", ()),
+    OutlinedPart("TopK 1x8", "", (0,)),
+    OutlinedPart("Conv 3x3 3>8 @12x12 +ReLU", "t0_conv", (0, 1)),
+    OutlinedPart("Gemm 1x8x5", "t1_gemm", (2,)),
+)
+
+
+def test_the_page_of_a_model_names_its_groups_and_shows_their_shares(
+    url: str, tmp_path: Path
+) -> None:
+    memory = {"weights_bytes": 3 << 20, "packed_bytes": 0, "arena_bytes": 1 << 20}
+    bundle = io.BytesIO()
+    with zipfile.ZipFile(bundle, "w") as archive:
+        archive.writestr("model.json", json.dumps({"memory": memory}))
+    with service(url) as running:
+        digest = running.put_model(small(tmp_path / "m.onnx").read_bytes())
+        job_id = ask(running, digest).json()["id"]
+
+        def tuned(_: Any, journal: ModelJournal, out: Path) -> Iterator[Any]:
+            yield replace(DIVIDED, outline=PARTS)
+            for name, best_s in (("t0_conv", 2e-3), ("t1_gemm", 1e-3)):
+                yield FirstAnswer(name, out / "a.zip", best_s, 0.5, ("random",))
+            yield ModelEstimate(5e-3, 2, 2, {"t0_conv": 2.0, "t1_gemm": 1.0})
+            yield played(journal, 0, 2e-3)
+            yield written(out, bundle.getvalue(), 5e-3)
+            yield replace(ended(out), verdict=RACED)
+
+        work(running, tmp_path, tuned)
+        page = text_of(running.client.get(f"/jobs/{job_id}").text)
+        assert "Conv 3x3 3>8 @12x12 +ReLU 25.0 % TopK 1x8 by NumPy" in page
+        assert "weights 3.00 MiB intermediates 1.00 MiB" in page
+        assert "this bundle 2.00 ms race runtime 4.00 ms 2.00×" in page  # noqa: RUF001
+        reply = running.client.get(f"/v1/jobs/{job_id}").json()["model"]["tasks"]
+        assert [one["title"] for one in reply] == ["Conv 3x3 3>8 @12x12 +ReLU", "Gemm 1x8x5"]
+        trials = running.client.get(f"/jobs/{job_id}?tab=trials&task=t0_conv")
+        assert "2 of 2 trials" in trials.text
+        code = html.unescape(running.client.get(f"/jobs/{job_id}?tab=code").text)
+        assert "ansorpy bench model-" in code
+
+
+def test_lines_of_a_graph_lead_round_the_rows_between() -> None:
+    tasks = [
+        ModelTaskProgress(name="t0_conv", weight=2.0, state="done", best_s=1.0, share=0.8),
+        ModelTaskProgress(name="t1_gemm", weight=1.0, state="done", best_s=0.5, share=0.01),
+    ]
+    model = ModelProgress(sha256="0" * 64, divided=True, tasks=tasks)
+    graph = model_graph(PARTS, model)
+    assert graph is not None
+    assert [(row.share, row.heat) for row in graph.rows] == [
+        (0.4, 5),
+        (None, 0),
+        (0.4, 5),
+        (0.01, 1),
+    ]
+    assert [len(row.lines) for row in graph.rows] == [0, 1, 2, 1]
+    assert ["C" in line for line in graph.rows[2].lines] == [True, False]
+    many = model_graph([OutlinedPart("Add", "", ())] * 500, model)
+    assert many is not None
+    assert (len(many.rows), many.left_out) == (200, 300)
+    assert model_graph((), model) is None
+
+
+def test_parts_of_memory_fill_the_bar() -> None:
+    parts = memory_parts({"weights_bytes": 1, "packed_bytes": 0, "arena_bytes": 3})
+    assert [(one.name, one.begin, one.share) for one in parts] == [
+        ("weights", 0.0, 0.25), ("intermediates", 0.25, 0.75),
+    ]  # fmt: skip
+    assert memory_parts({}) == []

@@ -56,6 +56,13 @@ function marks(plot, series, line) {
   ctx.restore();
 }
 
+// Limits of a logarithmic axis around times and levels.
+function around(min, max, told) {
+  const seconds = told.map((level) => level[1]).filter((s) => s > min / 20 && s < max * 20);
+  const low = Math.min(min, ...seconds), high = Math.max(max, ...seconds);
+  return low > 0 ? [low / 1.15, high * 1.15] : [1e-6, 1e-3];
+}
+
 const inside = (plot, x) => x >= plot.bbox.left - 1 && x <= plot.bbox.left + plot.bbox.width + 1;
 
 // Draw a red tick at the foot of the chart for each x of `feet`, a triangle at its top for each of `tops`.
@@ -189,7 +196,7 @@ export class Chart {
         y: times
           ? linear
             ? { range: () => this.told.range }
-            : { distr: 3, range: (_, min, max) => (min > 0 ? [min / 1.15, max * 1.15] : [1e-6, 1e-3]) }
+            : { distr: 3, range: (_, min, max) => around(min, max, this.told.levels ?? []) }
           : { range: (_, min, max) => (counts ? [0, Math.max(1, max * 1.05)] : [Math.min(0, min ?? 0), 1.02]) },
       },
       axes: [
@@ -201,7 +208,7 @@ export class Chart {
       series: [
         { label: told.x, value: (_, v) => (v === null ? "–" : Number(v.toFixed(1))) },
         ...told.lines.map((line) => ({
-          label: line.label, stroke: color(line.color), width: line.width ?? 2, dash: line.dash,
+          label: line.label, stroke: color(line.color), fill: line.fill && color(line.color), width: line.width ?? 2, dash: line.dash,
           paths: line.mark ? () => null : line.step ? uPlot.paths.stepped({ align: 1 }) : undefined, spanGaps: true,
           points: { show: !line.mark && (line.points ?? false), size: 5, fill: color(line.color) },
           value: (_, v) => value(v),

@@ -23,7 +23,7 @@ const curve = names.length > 1
         { label: "trials, weighted sum", color: "--accent", step: true, width: 2.5, points: seen.points.length < 40 },
         { label: "delivered", color: "--good", mark: "star" },
       ];
-      const data = [seen.points.map((p) => p[along]), seen.points.map((p) => p.latency), seen.points.map((p) => p.race)];
+      const data = [seen.points.map((p) => p[along] + (p.race !== null && along === "trials" ? 1 : 0)), seen.points.map((p) => p.latency), seen.points.map((p) => p.race)];
       if (names.length <= MAX_LINES)
         for (const name of names) {
           lines.push({ label: name, color: "--dim", step: true, width: 1 });
