@@ -16,6 +16,8 @@ def main(url: str, job: str, other: str, model: str) -> None:
         ("job-dark", f"/jobs/{job}", None, "dark"),
         ("model-light", f"/jobs/{model}", None, "light"),
         ("job-phone", f"/jobs/{job}", PHONE, "light"),
+        ("job-trials", f"/jobs/{job}?tab=trials&sort=time&variant=2", None, "light"),
+        ("job-why", f"/jobs/{job}/why", None, "dark"),
         ("explain-light", f"/jobs/{job}/explain", None, "light"),
         ("explain-phone", f"/jobs/{job}/explain", PHONE, "dark"),
         ("jobs-light", "/jobs", None, "light"),

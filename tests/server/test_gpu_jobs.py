@@ -66,7 +66,7 @@ def test_a_job_for_a_gpu_ends_with_a_zip_and_shows_no_time(
 
         page = client.get(f"/jobs/{job_id}").text
         assert 'id="best">estimated<' in page
-        assert "verified under emulation" in page
+        assert "Verified under emulation, not timed" in page
         assert "There is no curve" in page
         assert "Estimate, not a measurement" in page
         assert "python driver.py --selftest --bench" in page

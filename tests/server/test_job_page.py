@@ -134,6 +134,16 @@ def test_the_code_of_a_delivered_kernel_can_be_copied(url: str) -> None:
         assert f'<a class="primary" href="/v1/kernels/{digest}" download>Download zip</a>' in top
 
 
+def test_a_cancelled_job_without_a_trial_shows_nothing_that_will_not_come(url: str) -> None:
+    with service(url) as running:
+        job_id = running.submit(fresh=True)
+        running.client.post(f"/v1/jobs/{job_id}/cancel")
+        page = running.client.get(f"/jobs/{job_id}").text
+        assert "No trial was measured, so no record was added" in page
+        for never in ('class="facts"', 'id="latency"', "Roofline", "tab=trials", "Download zip"):
+            assert never not in page
+
+
 def test_the_way_to_a_sketch_is_its_decisions_in_order() -> None:
     found = derive(parse(MM)[0], Target(), CPU)
     for sketch in found.sketches:

@@ -156,6 +156,13 @@ export class Chart {
     return { width: this.place.clientWidth, height: this.place.classList.contains("tall") ? 270 : 190 };
   }
 
+  // Limits of the horizontal axis: from 0 to the last point, or the chosen part.
+  across(min, max) {
+    const xs = this.told.data[0];
+    if (this.told.zoom && (min > xs[0] || max < xs.at(-1))) return [min, max];
+    return (this.all = [0, max > 0 ? max : 1]);
+  }
+
   zoomed() {
     const { min, max } = this.plot.scales.x;
     return this.told.zoom && this.all !== undefined && (min > this.all[0] || max < this.all[1]);
@@ -192,7 +199,7 @@ export class Chart {
       }] },
       cursor: { points: { size: 7 }, drag: { x: Boolean(told.zoom), y: false } },
       scales: {
-        x: { time: false, range: (_, min, max) => (this.all = [0, max > 0 ? max : 1]) },
+        x: { time: false, range: (_, min, max) => this.across(min, max) },
         y: times
           ? linear
             ? { range: () => this.told.range }
