@@ -150,7 +150,7 @@ def test_tabs_show_trials_reasons_and_code(job: str, live: tuple[Live, str], chr
         tabs.get_by_role("link", name="Why").click()
         assert page.locator(".path li").count() > 0
         tabs.get_by_role("link", name="Code").click()
-        copy = page.get_by_role("button", name="Copy the call in Python")
+        copy = page.locator("section .copy").first
         copy.click()
         copy.get_by_text("ed").wait_for()  # Copied, or Selected without a clipboard
         for name in ("sketch", "source"):

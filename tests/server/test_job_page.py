@@ -129,7 +129,7 @@ def test_the_code_of_a_delivered_kernel_can_be_copied(url: str) -> None:
         job_id, digest = running.succeed(fresh=True)
         page = running.client.get(f"/jobs/{job_id}?tab=code").text
         assert f"kernel-{digest[:12]}.zip" in page
-        assert 'aria-label="Copy the call in Python"' in page
+        assert 'data-name="the call in Python"' in page
         top = running.client.get(f"/jobs/{job_id}").text
         assert f'<a class="primary" href="/v1/kernels/{digest}" download>Download zip</a>' in top
 

@@ -195,7 +195,7 @@ def test_the_loop_nest_of_the_best_program_is_printed_as_loops(url: str) -> None
             tenant = tx.query(JobRow.tenant_id).filter(JobRow.id == job_id).scalar()
             tx.add(record_row(best, tenant, job_id, "mm", 1, origin="measured"))
         page = running.client.get(f"/jobs/{job_id}?tab=code").text
-        found = re.search(r'Copy the loops">Copy</button><pre[^>]*>(.*?)</pre>', page, re.DOTALL)
+        found = re.search(r'<pre[^>]*data-name="the loops">(.*?)</pre>', page, re.DOTALL)
         assert found is not None
         shown = html.unescape(found[1])
         assert shown.startswith("program mm\n  input A: float32[4, 5]\n")

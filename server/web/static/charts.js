@@ -149,7 +149,9 @@ export class Chart {
     this.shape = "";
     this.wanted = false;
     new ResizeObserver(() => this.plot && this.plot.setSize(this.size())).observe(place);
-    MEDIA.addEventListener("change", () => { this.shape = ""; this.draw(); });
+    const repaint = () => { this.shape = ""; this.draw(); };
+    MEDIA.addEventListener("change", repaint);
+    new MutationObserver(repaint).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
   }
 
   size() {
