@@ -11,7 +11,7 @@ from ansorpy.server.db.models import TenantRow
 
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 # Oldest first.
-KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0011")
+KNOWN: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 NEEDED: Final = KNOWN[-1]
 LOCAL: Final = "local"  # tenant of the command line, and of requests without a key
 LOCK: Final = 0x616E736F72  # PostgreSQL advisory lock: one upgrade at a time

@@ -21,7 +21,6 @@ button.addEventListener("click", () => {
     localStorage.setItem("theme", next);
   } catch {} // the theme lasts as long as the page
   tell();
-  if (document.querySelector(".chart") !== null) location.reload(); // drawn with the colours of before
 });
 
 document.addEventListener("keydown", (event) => {

@@ -1,5 +1,0 @@
-// Copy buttons of the pages of a job.
-
-import { copyable } from "./copy.js";
-
-copyable(document);
