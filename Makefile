@@ -5,12 +5,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 TORCH  := .venv-torch
 CUDA   := .venv-cuda
+DOCS   := .venv-docs
 SECONDS_DEMO ?= 60
 # Where PYTHONDONTWRITEBYTECODE is set, every process would compile its modules for itself.
 # compileall does not follow links to folders, so these are named.
 COMPILE := $(BIN)/python -m compileall -q ansorpy ansorpy/rules ansorpy/server
 
-.PHONY: help setup demo lint test test-torch test-cuda check fix golden test-all bench bench-peers bench-suite columnar serve wheel lock clean load
+.PHONY: help setup demo lint test test-torch test-cuda check fix golden test-all docs notebooks bench bench-peers bench-suite columnar serve wheel lock clean load
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -51,6 +52,14 @@ $(CUDA)/run.ok: pyproject.toml requirements-dev.lock requirements-build.lock
 	test -x $(CUDA)/bin/python || $(PYTHON) -m venv $(CUDA)
 	$(CUDA)/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements-dev.lock -r requirements-build.lock
 	$(CUDA)/bin/python -m pip install --quiet --no-build-isolation --editable '.[cuda]'
+	touch $@
+
+# The site and the notebooks but one, which needs torch: $(TORCH).
+$(DOCS)/run.ok: pyproject.toml requirements-docs.lock requirements-build.lock $(VENV)/dev.ok
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(BIN)/uv pip install --quiet --python $(DOCS)/bin/python $(HASHED) -r requirements-docs.lock -r requirements-build.lock \
+		|| $(DOCS)/bin/python -m pip install --quiet $(HASHED) -r requirements-docs.lock -r requirements-build.lock
+	$(DOCS)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 setup: $(VENV)/dev.ok  ## make .venv with all that development needs
@@ -104,6 +113,12 @@ bench-suite: $(VENV)/bench.ok  ## the operator suite against its peers: tune, co
 columnar: $(VENV)/bench.ok  ## candidates sampled, featurised and scored per second on one core
 	$(BIN)/python -m benchmarks.columnar
 
+docs: $(DOCS)/run.ok  ## build the site into .site: every block and two notebooks run, links and words checked (ten minutes)
+	$(DOCS)/bin/python -m docs.site
+
+notebooks: $(DOCS)/run.ok $(TORCH)/run.ok  ## execute all notebooks of docs/notebooks, and keep their outputs
+	$(DOCS)/bin/python -m docs.site.notebooks --torch $(TORCH)/bin/python
+
 load: $(VENV)/bench.ok  ## the service under 50 pollers while a job is tuned (four minutes)
 	$(BIN)/python -m benchmarks.load
 
@@ -117,8 +132,10 @@ lock: $(VENV)/dev.ok  ## resolve the dependencies anew, for Python 3.11 to 3.13
 		-c requirements.lock pyproject.toml -o requirements-ray.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 --extra postgres --extra dev \
 		-c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 --extra docs \
+		-c requirements-dev.lock pyproject.toml -o requirements-docs.lock
 	printf "hatchling\neditables\nuv\n" | $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 \
 		-c requirements-dev.lock - -o requirements-build.lock
 
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) $(TORCH) $(CUDA) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .demo
+	rm -rf $(VENV) $(TORCH) $(CUDA) $(DOCS) .site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .demo

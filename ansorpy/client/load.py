@@ -78,9 +78,10 @@ def load(
     Args:
         what: the path of the zip of a kernel, of the folder where it was unpacked, or of the
             bundle of a model; or `sha256:` and 64 hex digits of a kernel.
-        threads, verify: of a model: threads with the caller's, as tuned unless given and at most
-            as many; whether to check the digest of the weights.
-        url, key: the service; ANSORPY_URL and ANSORPY_API_KEY unless given.
+        threads: of a model, with the caller's; as tuned unless given, and at most as many.
+        verify: whether to check the digest of the weights of a model.
+        url: the service; ANSORPY_URL unless given.
+        key: its key; ANSORPY_API_KEY unless given.
         cache: the cache of packages; in the user's cache folder unless given.
         source: another source of packages, in place of the service.
 

@@ -19,6 +19,7 @@ dead nodes after each pass that fired. `ansorpy simplify IN OUT` does so with an
 compares both models on random inputs and reports the passes that fired; `--exact` leaves out
 passes that change roundings. In Python:
 
+<!-- skip: takes a graph of the reader; tests/graph/passes has some -->
 ```python
 from ansorpy.graph.passes import PASSES, simplify
 
