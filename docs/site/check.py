@@ -20,8 +20,9 @@ GENERATED: Final = {
     "reference/commands.md", "reference/routes.md", "reference/python.md", "operators.md",
     "rules.md", "passes.md", "service/settings.md",
 }  # fmt: skip
-# Parts of pages that a program writes.
-MADE: Final = re.compile(r"<!-- \w+: begin.*?<!-- \w+: end -->", re.DOTALL)
+# Parts of pages that a program writes, and comments, which no reader sees.
+MADE: Final = re.compile(r"<!-- \w+: begin.*?<!-- \w+: end -->|<!--.*?-->", re.DOTALL)
+CODE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 # Tasks of readers, and the page that each must reach.
 WANTED: Final = {
     "tune my operator": "text.html",
@@ -169,25 +170,40 @@ def sections() -> dict[str, list[str]]:
     return {title: leaves(entry) for each in nav for title, entry in each.items()}
 
 
-def words_of(page: str) -> int:
-    """Return the words of a page, code included and made parts not; of a notebook in its cells."""
+def words_of(page: str) -> tuple[int, int]:
+    """Return the words of a page, or of the cells of a notebook: of the text, and of its code.
+
+    Comments and parts that a program writes do not count.
+    """
     path = ROOT / page.removeprefix("repo/") if page.startswith("repo/") else ROOT / "docs" / page
     text = path.read_text()
     if page.endswith(".ipynb"):
-        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
-    return sum(any(map(str.isalnum, word)) for word in MADE.sub("", text).split())
+        cells = json.loads(text)["cells"]
+        fences = {"code": "```\n", "markdown": ""}
+        text = "\n".join(
+            f"{fences[cell['cell_type']]}{''.join(cell['source'])}\n{fences[cell['cell_type']]}"
+            for cell in cells
+        )
+    shown = MADE.sub("", text)
+    prose = CODE.sub("", shown)
+    every, plain = (
+        sum(any(map(str.isalnum, word)) for word in each.split()) for each in (shown, prose)
+    )
+    return plain, every - plain
 
 
 def words() -> list[str]:
     """Print the words of each section; return an error if there are too many."""
-    total = 0
-    print("words:")
+    total = code = 0
+    print("words: text, code blocks")
     for title, names in sections().items():
-        count = sum(words_of(name) for name in names if name not in GENERATED)
-        total += count if title != "Maintainers" else 0
-        print(f"  {count:6} {title}")
-    print(f"  {total:6} without Maintainers and the generated reference; at most {MOST_WORDS}")
-    return [f"{total} words; expected at most {MOST_WORDS}"] if total > MOST_WORDS else []
+        counts = [words_of(name) for name in names if name not in GENERATED]
+        plain, blocks = (sum(column) for column in zip(*counts, strict=True))
+        print(f"  {plain:6} {blocks:6} {title}")
+        if title != "Maintainers":
+            total, code = total + plain, code + blocks
+    print(f"  {total:6} {code:6} without Maintainers and the generated reference")
+    return [f"{total} words of text; expected at most {MOST_WORDS}"] if total > MOST_WORDS else []
 
 
 def check() -> list[str]:
