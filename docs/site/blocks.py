@@ -24,7 +24,7 @@ BLOCK: Final = re.compile(
     r"|(?:^<!-- skip: (?P<reason>[^\n]+) -->\n\n?)?^```(?P<language>[^\n]*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-LIMIT_S: Final = 300  # deadline of a page
+LIMIT_S: Final = 900  # deadline of a page on a busy machine; two minutes on a quiet one
 PAGES_AT_ONCE: Final = 2
 SECONDS: Final = 15  # in place of longer limits of a tuning
 # Decisions and notes of maintainers have no blocks for users.

@@ -19,6 +19,8 @@ FOLDER: Final = Path(__file__).resolve().parents[1] / "notebooks"
 FIRST: Final = ("first_kernel", "model_vs_onnxruntime")
 NEEDS_TORCH: Final = ("inside_torch_compile", "read_a_search")
 LIMIT_S: Final = 1200  # deadline of a notebook
+# A cell as torch and warnings name it.
+CELL: Final = re.compile(r"/tmp/ipykernel_\d+/\d+\.py")
 NOT_KEPT: Final = re.compile(r"/(?:root|home|tmp|work|Users)/\S*")
 
 
@@ -48,7 +50,8 @@ def execute(name: str, python: str, trials: str | None = None) -> nbformat.Noteb
              "--log-level=ERROR", "notebook.ipynb"],
             cwd=work, env=env, check=True,
         )  # fmt: skip
-        return nbformat.read(work / "notebook.ipynb", as_version=4)
+        text = (work / "notebook.ipynb").read_text()
+        return nbformat.reads(CELL.sub("a_cell.py", text), as_version=4)
 
 
 def keep(name: str, notebook: nbformat.NotebookNode) -> None:
@@ -63,6 +66,8 @@ def keep(name: str, notebook: nbformat.NotebookNode) -> None:
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"
         cell.metadata = nbformat.from_dict({})
+        if cell.cell_type == "code":
+            cell.outputs = shown_lines(cell.outputs)
         for output in cell.get("outputs", ()):
             texts = {
                 form: text for form, text in output.get("data", {}).items() if "image" not in form
@@ -71,6 +76,21 @@ def keep(name: str, notebook: nbformat.NotebookNode) -> None:
             if shown:
                 raise ValueError(f"{name}: an output has the path {shown[0]}")
     nbformat.write(notebook, FOLDER / f"{name}.ipynb")
+
+
+def shown_lines(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Join streams, and keep the text of a line behind its last carriage return."""
+    kept: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if output.output_type == "stream" and kept and kept[-1].get("name") == output.name:
+            kept[-1].text += output.text
+        else:
+            kept.append(output)
+    for output in kept:
+        if output.output_type == "stream":
+            lines = [line.rpartition("\r")[2].rstrip() for line in output.text.split("\n")]
+            output.text = "\n".join(line for line in lines if line) + "\n"
+    return [output for output in kept if output.get("text", "text").strip()]
 
 
 def try_first() -> list[str]:
