@@ -4,6 +4,7 @@ Parameters and buffers become weights in place: they must not change while the g
 An extent that torch.export keeps open, a symbol with a range, becomes a dim.
 """
 
+import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from ansorpy.te.dims import Dim
 
 KEPT_ELEMENTS: Final = 1024  # elements; the importer of ONNX reads smaller constants by value
 TRANSLATED: Final = re.compile(r"translating node .*target=torch\.ops\.([\w.]+)")  # in messages
+EXPORTER: Final = "torch.onnx._internal.exporter._registration"  # a log
 PACKAGES: Final = ("torch", "onnxscript", "onnx")
 
 Bindings = Mapping[str, float]  # numbers and dims in place of symbols, by name
@@ -245,10 +247,16 @@ def require_torch() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Ignore the warnings of torch's exporters, which concern torch's own code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    """Ignore the warnings of torch's exporters, which concern torch's own code and torchvision."""
+    log = logging.getLogger(EXPORTER)
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
 
 
 def first_line(error: BaseException | str) -> str:
