@@ -11,7 +11,7 @@ SECONDS_DEMO ?= 60
 # compileall does not follow links to folders, so these are named.
 COMPILE := $(BIN)/python -m compileall -q ansorpy ansorpy/rules ansorpy/server
 
-.PHONY: help setup demo lint test test-torch test-cuda check fix golden test-all docs notebooks bench bench-peers bench-suite columnar serve wheel lock clean load
+.PHONY: help setup demo lint test test-torch test-cuda check fix golden test-all docs notebooks bench bench-peers bench-suite columnar serve wheel release lock clean load
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -124,6 +124,9 @@ load: $(VENV)/bench.ok  ## the service under 50 pollers while a job is tuned (fo
 
 wheel: $(VENV)/dev.ok  ## install the wheel with the lowest and with the locked versions, and use it beside hostile folders
 	$(BIN)/python -m tests.wheel.run
+
+release: $(VENV)/dev.ok  ## build dist/ from a clean tree, use the wheel in clean environments, tag the version; uploads nothing
+	$(BIN)/python -m tests.wheel.release
 
 lock: $(VENV)/dev.ok  ## resolve the dependencies anew, for Python 3.11 to 3.13
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 --extra postgres \

@@ -193,13 +193,19 @@ def locks_fit_every_python(scratch: Path) -> None:
 
 
 def main(kinds: list[str]) -> None:
-    """Run the walk in every environment that is asked for."""
+    """Build the wheel, and walk through every environment that is asked for."""
+    with TemporaryDirectory() as name:
+        subprocess.run([*UV, "build", "--wheel", "--out-dir", name, str(ROOT)], check=True)
+        (wheel,) = Path(name).glob("*.whl")
+        walks(wheel, kinds or ["lowest", "locked"])
+
+
+def walks(wheel: Path, kinds: list[str]) -> None:
+    """Resolve the locks, and use a wheel in environments of some kinds."""
     with TemporaryDirectory() as name:
         scratch = Path(name)
         locks_fit_every_python(scratch)
-        subprocess.run([*UV, "build", "--wheel", "--out-dir", name, str(ROOT)], check=True)
-        (wheel,) = scratch.glob("*.whl")
-        for kind in kinds or ["lowest", "locked"]:
+        for kind in kinds:
             venv = scratch / f"venv-{kind}"
             environment(kind, wheel, venv)
             place = Place(venv, hostile_folder(scratch / kind))
