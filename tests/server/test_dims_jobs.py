@@ -229,7 +229,7 @@ def test_a_killed_tuner_of_ranges_resumes_and_ends(tmp_path: Path) -> None:
         rounds = [(one["task"], one["round"]) for one in events_of(live, job_id, "round")]
         assert len(rounds) == len(set(rounds)), "no stored round is played again"
         check(client.pull(job_id, "mm", tmp_path / "last"))
-        page = live.get(f"/jobs/{job_id}")
+        page = live.get(f"/jobs/{job_id}?tab=code")
         assert page.status_code == 200
         assert "# mm_N_2_12" in page.text, "the sketch of each range"
         assert live.get(f"/jobs/{job_id}/explain").status_code == 200

@@ -88,7 +88,7 @@ def test_a_job_uses_the_parts_that_it_names(
     assert job["state"] == "succeeded", job
     assert job["tasks"][0]["verified"]
     assert {name: job[name] for name in parts} == parts
-    page = running.client.get(f"/jobs/{job['id']}").text
+    page = running.client.get(f"/jobs/{job['id']}?tab=request").text
     assert "<dt>Cost model</dt><dd>neighbours</dd>" in page
     assert "<dt>Search</dt><dd>annealing</dd>" in page
     assert "<dt>Space</dt><dd>few-steps</dd>" in page

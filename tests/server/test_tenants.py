@@ -66,12 +66,12 @@ def two(url: str) -> Iterator[Two]:
 
 def test_every_route_with_an_id_of_another_tenant_is_not_found(two: Two) -> None:
     tried = 0
-    for method, path, _ in two.operations:
+    for method, path, _ in sorted(two.operations, key=lambda one: one[0] == "delete"):
         if "{" not in path or method == "put":  # PUT makes a model of the caller's own
             continue
-        own = two.call(method, path, two.owner)
         foreign = two.call(method, path, two.other)
-        assert own.status_code in (200, 307, 409), (method, path, own.text)
+        own = two.call(method, path, two.owner)
+        assert own.status_code in (200, 202, 204, 307, 409), (method, path, own.text)
         assert foreign.status_code == 404, (method, path, foreign.text)
         missing = {**two.ids, "job_id": "0" * 32, "sha256": "0" * 64, "model": "0" * 64}
         nothing = Two(two.running, two.owner, two.other, missing).call(method, path, two.other)
